@@ -51,6 +51,8 @@ std::string stages_text(const Plan& plan) {
   return join(counts, '|');
 }
 
+int gpu_count(const Plan& plan) { return static_cast<int>(plan.devices.size()) * plan.tensor_degree; }
+
 double slowest_speed(const Plan& plan, const Stage& stage) {
   double speed = std::numeric_limits<double>::infinity();
   for (const WorkerId worker : stage.workers) {

@@ -175,6 +175,7 @@ struct Alternative {
   std::string why_not;
   std::optional<Seconds> expected_step = std::nullopt;  ///< as Prediction's
   int cores_per_device = 0;                             ///< where several Plan::machines competed; else 0
+  int tensor_degree = 0;                                ///< the same
   bool operator==(const Alternative&) const = default;
 };
 
@@ -185,14 +186,15 @@ struct Calibration {
   bool operator==(const Calibration&) const = default;
 };
 
-/// The same cores as devices of some size, for which a profile was given: a machine that competed.
+/// The same cores or GPUs as devices of some size, for which a profile was given: a machine that competed.
 struct Machine {
   int devices = 1;
-  int cores_per_device = 1;
+  int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
   std::optional<Seconds> step;  ///< of its best plan; nothing: none fits
   std::string plan;             ///< that plan in a line
   std::string verdict;          ///< a sentence; empty: of the machine of the plan
+  int tensor_degree = 1;        ///< of each device
   bool operator==(const Machine&) const = default;
 };
 
@@ -213,6 +215,10 @@ struct Plan {
   std::vector<Alternative> alternatives;
   std::optional<Calibration> calibration;
   std::vector<Machine> machines;  ///< the chosen one first; empty: there was one
+  /// Each of `devices` is so many GPUs that share every layer by splitting its tensors; bytes are of one of
+  /// them.
+  int tensor_degree = 1;
+  std::optional<double> peak_flops_per_s = std::nullopt;  ///< ProfiledDevice's, of the type trained in
   bool operator==(const Plan&) const = default;
 };
 
@@ -225,6 +231,9 @@ std::string plan_hash(const Plan& plan);
 std::string replicas_text(const Plan& plan);
 /// Layers per stage: `7|5`.
 std::string stages_text(const Plan& plan);
+
+/// Devices times Plan::tensor_degree: what the cluster has, whether the plan uses it or not.
+int gpu_count(const Plan& plan);
 
 /// Of the stage's slowest device, whose speed its prices are of.
 double slowest_speed(const Plan& plan, const Stage& stage);

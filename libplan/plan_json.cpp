@@ -166,6 +166,7 @@ Alternative read_alternative(ObjectReader& reader) {
   if (reader.has("expected_step_s")) alternative.expected_step = seconds(reader, "expected_step_s");
   if (reader.has("cores_per_device"))
     alternative.cores_per_device = small_integer(reader, "cores_per_device", 1);
+  if (reader.has("tensor_degree")) alternative.tensor_degree = small_integer(reader, "tensor_degree", 1);
   return alternative;
 }
 
@@ -176,6 +177,7 @@ Json to_json(const Alternative& alternative) {
             {"recompute", alternative.recompute}, {"why_not", alternative.why_not}};
   if (alternative.expected_step) json["expected_step_s"] = alternative.expected_step->count();
   if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
+  if (alternative.tensor_degree > 0) json["tensor_degree"] = alternative.tensor_degree;
   return json;
 }
 
@@ -192,7 +194,8 @@ Json to_json(const Calibration& calibration) {
 Machine read_machine(ObjectReader& reader) {
   Machine machine;
   machine.devices = small_integer(reader, "devices", 1);
-  machine.cores_per_device = small_integer(reader, "cores_per_device", 1);
+  machine.cores_per_device = small_integer(reader, "cores_per_device");
+  if (reader.has("tensor_degree")) machine.tensor_degree = small_integer(reader, "tensor_degree", 1);
   machine.profile_hash = reader.text("profile_hash");
   if (reader.has("step_s")) machine.step = seconds(reader, "step_s");
   if (reader.has("plan")) machine.plan = reader.text("plan");
@@ -204,6 +207,7 @@ Json to_json(const Machine& machine) {
   Json json{{"devices", machine.devices},
             {"cores_per_device", machine.cores_per_device},
             {"profile_hash", machine.profile_hash}};
+  if (machine.tensor_degree > 1) json["tensor_degree"] = machine.tensor_degree;
   if (machine.step) json["step_s"] = machine.step->count();
   if (!machine.plan.empty()) json["plan"] = machine.plan;
   if (!machine.verdict.empty()) json["verdict"] = machine.verdict;
@@ -246,6 +250,10 @@ Plan read_plan(ObjectReader& reader) {
     reader.object("calibration", [&](ObjectReader& m) { plan.calibration = read_calibration(m); });
   if (reader.has("machines"))
     reader.objects("machines", [&](ObjectReader& m) { plan.machines.push_back(read_machine(m)); });
+  if (reader.has("tensor_degree")) plan.tensor_degree = small_integer(reader, "tensor_degree", 1);
+  if (reader.has("peak_flops_per_s"))
+    plan.peak_flops_per_s = reader.number("peak_flops_per_s", {.min = 1e6, .max = 1e18});
+  if (reader.has("throughput")) reader.raw("throughput");  // follows from the rest; printed for programs
   return plan;
 }
 
@@ -275,6 +283,8 @@ Json to_json(const Plan& plan) {
   json["alternatives"] = array_json(plan.alternatives);
   if (plan.calibration) json["calibration"] = to_json(*plan.calibration);
   if (!plan.machines.empty()) json["machines"] = array_json(plan.machines);
+  if (plan.tensor_degree > 1) json["tensor_degree"] = plan.tensor_degree;
+  if (plan.peak_flops_per_s) json["peak_flops_per_s"] = *plan.peak_flops_per_s;
   return json;
 }
 

@@ -39,6 +39,7 @@ struct Options {
   PeerArguments peer;
   std::vector<std::string> reports;
   std::string strategy;
+  plan::TrainingBudget budget;
   bool explain = false;
 };
 
@@ -60,13 +61,18 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
 void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {
   if (options.profiles.size() > 1)
     throw Error(ErrorKind::usage, "several profiles: only for --cost-model pp; give one");
-  for (const auto& [option, given] : {std::pair{"--calibrate", !options.reports.empty()},
-                                      std::pair{"--write-alternatives", !options.alternatives.empty()}}) {
+  for (const auto& [option, given] :
+       {std::pair{"--calibrate", !options.reports.empty()},
+        std::pair{"--write-alternatives", !options.alternatives.empty()},
+        std::pair{"--price-per-hour, --tokens, --samples", options.budget != plan::TrainingBudget{}}}) {
     if (given)
       throw Error(ErrorKind::usage,
                   std::string(option) + ": only for --cost-model pp; leave one of the two out");
   }
   const Profile profile = cli::load(options.profiles.front(), parse_profile);
+  if (profile.tensor_degree > 1)
+    throw Error(ErrorKind::usage,
+                "a profile of tensor groups is only for --cost-model pp; leave one of the two out");
   cli::Output output(options.output);
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::plan_as_peer(profile, peer, options.request.request.force_units);
@@ -85,13 +91,15 @@ void refuse_mute_explain(const Options& options, const cli::Shell& shell, bool p
     throw Error(ErrorKind::usage, "--explain: stdout is the plan alone; write the plan to a file with -o FILE");
 }
 
-void print_plan(const plan::Plan& plan, const std::optional<plan::Explanation>& why, const cli::Shell& shell) {
+void print_plan(const plan::Plan& plan, const plan::TrainingBudget& budget,
+                const std::optional<plan::Explanation>& why, const cli::Shell& shell) {
+  const plan::Throughput throughput = plan::throughput_of(plan, budget);
   if (!shell.json) {
-    std::cout << plan_text(plan, cli::use_color(shell));
+    std::cout << plan_text(plan, throughput, cli::use_color(shell));
     if (why) std::cout << '\n' << plan::to_text(*why);
     return;
   }
-  Json json = plan::to_json(plan);
+  Json json = plan_json(plan, throughput);
   if (why) json["explanation"] = plan::to_json(*why);
   std::cout << dump_json(json);
 }
@@ -124,7 +132,8 @@ plan::MachinePlans plans_for(const PlanningCase& one, const Options& options, Se
   plan::PlanRequest request = request_for(one, options);
   const auto work = [&] { return plan::make_plans(one.profile, one.cluster, request); };
   plan::MachinePlans machine{static_cast<int>(one.cluster.devices.size()), one.profile.device.cores_per_device,
-                             one.hash, timed("planning", left, request, shell, work)};
+                             one.hash, timed("planning", left, request, shell, work),
+                             one.profile.tensor_degree};
   auto* plans = std::get_if<plan::RankedPlans>(&machine.found);
   if (plans == nullptr) return machine;
   complete(plans->best, one, request);
@@ -199,6 +208,7 @@ void make(const Options& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, shell);
   std::vector<PlanningCase> cases = load_cases(options.profiles, options.cluster);
   for (const PlanningCase& one : cases) warn_about(one.profile);
+  plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);
   cli::Output output(options.output);
   make_folder(options.alternatives);
@@ -215,7 +225,7 @@ void make(const Options& options, cli::Shell& shell) {
   if (output.is_stdout()) return;
   std::optional<plan::Explanation> why;
   if (options.explain) why = explain(plan, cases, options, left, shell);
-  print_plan(plan, why, shell);
+  print_plan(plan, options.budget, why, shell);
 }
 
 }  // namespace
@@ -226,8 +236,8 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
       app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
   command
       .add_option("profile", options->profiles,
-                  "a profile.json; several of one model, on devices of different numbers of cores: the fastest "
-                  "plan of all wins")
+                  "a profile.json; several of one model, on devices of different numbers of cores or in tensor "
+                  "groups of different degrees: the fastest plan of all wins")
       .required()
       .type_name("PROFILE");
   command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
@@ -254,6 +264,7 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
       .allow_extra_args(false)
       .type_name("REPORT")
       .group("Profile");
+  add_budget_options(command, options->budget);
   add_peer_options(command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/output.h"
+#include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
@@ -27,6 +28,11 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " profile different memory formats (" + std::string(name_of(a.profile.memory_format)) + ", " +
            std::string(name_of(b.profile.memory_format)) + "); profile both with the same --memory-format");
   }
+  const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree;
+  if (other_degree && a.profile.device.cores_per_device == b.profile.device.cores_per_device) return;
+  if (other_degree) {
+    refuse(both + " differ in tensor degree and in cores per device; give profiles that differ in one of them");
+  }
   for (const PlanningCase* one : {&a, &b}) {
     if (one->profile.device.kind == DeviceKind::cpu) continue;
     refuse(cli::input_name(one->file) +
@@ -37,6 +43,12 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " both profile devices of " + cores_text(a) +
            "; several profiles are of devices of different numbers of cores");
   }
+}
+
+/// `several`: profiles of other numbers of cores may compete; of one the machine is in its devices already.
+Cluster machine_of(const Cluster& base, const Profile& profile, int cores, bool several) {
+  const Cluster devices = several ? with_devices_of(base, profile.device, cores) : base;
+  return with_tensor_groups(devices, profile.tensor_degree);
 }
 
 /// The profile that the plan of the run was made from; of one profile that one, whatever the plan says.
@@ -74,15 +86,11 @@ std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, cons
   }
   const auto smallest = std::ranges::min_element(
       cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
-  const Cluster base = load_cluster(options, smallest->profile);
-  if (cases.size() == 1) {
-    cases.front().cluster = base;
-    return cases;
-  }
+  const Cluster base = load_machine(options, smallest->profile);
   const int cores = smallest->profile.device.cores_per_device;
   for (PlanningCase& one : cases) {
     one.cluster = with_context(cli::input_name(one.file),
-                               [&] { return with_devices_of(base, one.profile.device, cores); });
+                               [&] { return machine_of(base, one.profile, cores, cases.size() > 1); });
   }
   return cases;
 }

@@ -17,9 +17,10 @@ struct PlanningCase {
   std::vector<plan::RunFactors> runs;  ///< what corrected the profile since
 };
 
-/// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()). Several
-/// are of one model and type, and of CPU devices of different numbers of cores: devices that leave their cores
-/// open have the fewest. Throws pp::Error (usage) that names the files.
+/// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()), or in its
+/// tensor groups (with_tensor_groups()). Several are of one model and type, and of CPU devices of different
+/// numbers of cores, or of different tensor degrees: devices that leave their cores open have the fewest.
+/// Throws pp::Error (usage) that names the files.
 std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options);
 
 /// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made

@@ -6,6 +6,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "libplan/schedule/csv.h"
+#include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
@@ -14,10 +15,14 @@ void add_cluster_options(const cli::Command& command, ClusterOptions& options) {
   const cli::Option devices =
       command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
           .check(cli::whole_number(1));
-  add_machine_options(command, options, devices);
+  const cli::Option nodes =
+      command.add_option("--nodes", options.nodes, "so many copies of the first node of --cluster or --levels")
+          .check(cli::whole_number(1));
+  add_machine_options(command, options, devices, nodes);
 }
 
-void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices) {
+void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices,
+                         cli::Option nodes) {
   const cli::Option file =
       command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
           .type_name("FILE");
@@ -35,6 +40,7 @@ void add_machine_options(const cli::Command& command, ClusterOptions& options, c
                      "of each device, with --devices or --levels: 80GiB; default the profiled device's");
   for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
     option.excludes(file).group("Machine");
+  nodes.excludes(devices).group("Machine");
   file.group("Machine");
 }
 
@@ -61,7 +67,12 @@ namespace {
 
 /// The machine as it is given.
 Cluster given_cluster(const ClusterOptions& options, const Profile& profile) {
-  if (!options.file.empty()) return cli::load(options.file, parse_cluster);
+  if (!options.file.empty()) {
+    Cluster cluster = cli::load(options.file, parse_cluster);
+    if (options.nodes > 0)
+      return with_context(cli::input_name(options.file), [&] { return with_nodes(cluster, options.nodes); });
+    return cluster.measured ? cluster : without_single_groups(std::move(cluster));
+  }
   const Bytes memory = options.memory.value > 0 ? options.memory : profile.device.memory;
   if (!options.levels.empty()) {
     if (options.devices > 0 || options.bandwidth.value > 0) {
@@ -69,7 +80,9 @@ Cluster given_cluster(const ClusterOptions& options, const Profile& profile) {
                   "--levels says how many devices there are and how fast their links; leave out --devices and "
                   "--bandwidth");
     }
-    return nested_cluster(parse_levels(options.levels), profile.device.kind, options.latency, memory);
+    Cluster cluster =
+        nested_cluster(parse_levels(options.levels), profile.device.kind, options.latency, memory);
+    return options.nodes > 0 ? with_nodes(cluster, options.nodes) : cluster;
   }
   if (options.devices == 0) {
     throw Error(
@@ -98,6 +111,10 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
+  return with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+}
+
+Cluster load_machine(const ClusterOptions& options, const Profile& profile) {
   const Cluster given = given_cluster(options, profile);
   const int cores = profile.device.cores_per_device;
   if (profile.device.kind != DeviceKind::cpu || cores < 1) return given;
@@ -127,6 +144,26 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
     if (device.memory > Bytes(0)) one.memory = std::min(one.memory, device.memory);
   }
   return machine;
+}
+
+void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget) {
+  constexpr double kLeast = 1e-9;
+  command
+      .add_option("--price-per-hour", budget.price_per_hour,
+                  "of one device, in any currency: what training costs")
+      .check(cli::number_from(kLeast))
+      .type_name("PRICE")
+      .group("Cost");
+  const cli::Option tokens =
+      command.add_option("--tokens", budget.tokens, "to train on in all, 1.4e13: how many days it takes")
+          .check(cli::number_from(1))
+          .type_name("N")
+          .group("Cost");
+  command.add_option("--samples", budget.samples, "the same in samples")
+      .check(cli::number_from(1))
+      .excludes(tokens)
+      .type_name("N")
+      .group("Cost");
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }

@@ -6,6 +6,7 @@
 
 #include "apps/cli/shell.h"
 #include "libplan/peers/strategy.h"
+#include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan_tool {
@@ -17,18 +18,22 @@ struct ClusterOptions {
   std::string levels;  ///< --levels, in place of both
   Seconds latency{};
   Bytes memory{0};  ///< of each device; 0: that of the profile's device
+  int nodes = 0;    ///< copies of the first node; 0: as many as there are
   bool operator==(const ClusterOptions&) const = default;
 };
 
 void add_cluster_options(const cli::Command& command, ClusterOptions& options);
-/// The same for a command with its own `--devices`.
-void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices);
+/// The same for a command with its own `--devices` and `--nodes`.
+void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices,
+                         cli::Option nodes);
 /// Whether any of them is given.
 bool has_cluster(const ClusterOptions& options);
 /// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
-/// The cluster of the file, of the levels, or so many equal devices of the profile's kind. Throws pp::Error
-/// (usage) when none or several are given. As with_devices_of() the profile.
+/// The cluster of the file, of the levels, or so many equal devices of the profile's kind, with as many nodes
+/// as asked for. Throws pp::Error (usage) when none or several are given. As with_devices_of() the profile.
+Cluster load_machine(const ClusterOptions& options, const Profile& profile);
+/// The same in the profile's tensor groups (with_tensor_groups()).
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 /// The machine in CPU devices of as many cores as the profiled one has: neighbours are joined
 /// (with_wider_devices()). Devices that leave their cores open have `open_cores`. Another machine than of CPU
@@ -45,6 +50,9 @@ struct RequestOptions {
   int threads = 0;  ///< 0: one per core
   Seconds time_limit{600};
 };
+
+/// --price-per-hour, --tokens, --samples.
+void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget);
 
 /// What --threads is without being given: one per core.
 int default_threads();

@@ -7,6 +7,7 @@
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/pictures.h"
+#include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
 #include "libplan/plan.h"
 #include "libplan/price/predict.h"
@@ -20,6 +21,7 @@ struct Options {
   bool timeline = false;
   bool programs = false;
   PictureOptions pictures;
+  plan::TrainingBudget budget;
 };
 
 /// Enough of a stream that filling, steady state and draining are seen.
@@ -39,11 +41,13 @@ void show(const Options& options, const cli::Shell& shell) {
   }
   files.write(simulated);
   if (files.take_stdout()) return;
+  std::optional<plan::Throughput> throughput;
+  if (!plan.predicted.workers.empty()) throughput = plan::throughput_of(plan, options.budget);
   if (shell.json) {
-    std::cout << dump_json(plan::to_json(plan));
+    std::cout << dump_json(plan_json(plan, throughput));
     return;
   }
-  std::cout << plan_text(plan, cli::use_color(shell));
+  std::cout << plan_text(plan, throughput, cli::use_color(shell));
   if (options.programs) std::cout << '\n' << programs_text(plan);
   if (options.timeline) std::cout << '\n' << timeline(simulated, options.pictures, cli::use_color(shell));
 }
@@ -56,6 +60,7 @@ void add_show(const cli::Command& app, cli::Shell& shell) {
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command.add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
   command.add_flag("--programs", options->programs, "every worker's operations");
+  add_budget_options(command, options->budget);
   add_picture_options(command, options->pictures);
   static constexpr std::array<std::string_view, 3> kExamples{"pp-plan show plan.json --programs",
                                                              "pp-plan show plan.json --timeline",

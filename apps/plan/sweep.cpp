@@ -1,6 +1,7 @@
 // pp-plan sweep: the best plan of every combination of devices, schedule and micro-batches.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,8 @@ namespace {
 struct Options {
   std::string profile;
   ClusterOptions cluster;
-  std::string devices;
+  std::string devices, nodes;
+  plan::TrainingBudget budget;
   std::string micro_batches = "1,2,4,8,16";
   std::vector<std::string> schedules{"gpipe", "1f1b", "zb-h1"};
   plan::PlanRequest request;
@@ -31,11 +33,14 @@ struct Options {
 };
 
 std::vector<Cluster> clusters_of(const Options& options, const Profile& profile) {
-  if (options.devices.empty()) return {load_cluster(options.cluster, profile)};
+  if (options.devices.empty() && options.nodes.empty()) return {load_cluster(options.cluster, profile)};
   std::vector<Cluster> clusters;
   ClusterOptions cluster = options.cluster;
-  for (const int count : cli::parse_counts(options.devices, ',', "--devices")) {
-    cluster.devices = count;
+  const bool nodes = !options.nodes.empty();
+  int& varied = nodes ? cluster.nodes : cluster.devices;
+  for (const int count :
+       cli::parse_counts(nodes ? options.nodes : options.devices, ',', nodes ? "--nodes" : "--devices")) {
+    varied = count;
     clusters.push_back(load_cluster(cluster, profile));
   }
   return clusters;
@@ -49,36 +54,63 @@ plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
           .request = request,
           .strategy = parse_strategy(options.strategy),
+          .budget = options.budget,
           .threads = options.threads > 0 ? options.threads : default_threads()};
 }
 
-std::vector<std::string> cells_of(const plan::SweepFigures& figures) {
-  return {figures.stages + " on " + figures.replicas,
-          cli::cell(figures.step.count() * 1e3),
-          cli::cell(figures.samples_per_s),
-          cli::percent(figures.bubble_fraction),
-          cli::cell(static_cast<double>(figures.peak.value) / 1048576),
-          cli::percent(figures.gap)};
+/// A column of what a row promises.
+struct Figure {
+  cli::Column column;
+  std::function<std::string(const plan::SweepFigures&)> text;
+};
+
+std::string cell_of(const std::optional<double>& value, double unit) {
+  return value ? cli::cell(*value / unit) : "-";
+}
+
+/// Of a model of tokens their number in place of samples; utilisation, money and days where they are known.
+std::vector<Figure> figures_for(const plan::Throughput& known) {
+  using F = plan::SweepFigures;
+  std::vector<Figure> list{
+      {{"stages on replicas", cli::Align::left}, [](const F& f) { return f.stages + " on " + f.replicas; }},
+      {{"step ms"}, [](const F& f) { return cli::cell(f.step.count() * 1e3); }},
+      {{known.of_tokens() ? "tokens/s" : "samples/s"},
+       [](const F& f) { return cli::cell(f.throughput.items_per_s()); }},
+      {{"bubble"}, [](const F& f) { return cli::percent(f.bubble_fraction); }},
+      {{"peak MiB"}, [](const F& f) { return cli::cell(static_cast<double>(f.peak.value) / 1048576); }},
+      {{"gap"}, [](const F& f) { return cli::percent(f.gap); }}};
+  if (known.model_utilisation())
+    list.push_back({{"MFU"}, [](const F& f) { return cli::percent(*f.throughput.model_utilisation()); }});
+  if (known.price_per_hour && !known.samples)
+    list.push_back({{"per million"}, [](const F& f) { return cell_of(f.throughput.cost_per_million(), 1); }});
+  if (known.samples)
+    list.push_back({{"days"}, [](const F& f) { return cell_of(f.throughput.duration()->count(), 86400); }});
+  if (known.cost()) list.push_back({{"cost"}, [](const F& f) { return cell_of(f.throughput.cost(), 1); }});
+  return list;
+}
+
+std::vector<Figure> figures_for(std::span<const plan::SweepRow> rows) {
+  const auto planned = std::ranges::find_if(rows, [](const auto& row) { return row.figures() != nullptr; });
+  return figures_for(planned == rows.end() ? plan::Throughput{} : planned->figures()->throughput);
 }
 
 /// Reasons stand under the table, each once: they are too long for a cell, and many rows share one.
-std::string sweep_table(std::span<const plan::SweepRow> rows) {
-  cli::Table table({{"devices"},
-                    {"schedule", cli::Align::left},
-                    {"M"},
-                    {"stages on replicas", cli::Align::left},
-                    {"step ms"},
-                    {"samples/s"},
-                    {"bubble"},
-                    {"peak MiB"},
-                    {"gap"}});
+/// `with_front`: a last column marks the Pareto front.
+std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
+  const std::vector<Figure> figures = figures_for(rows);
+  std::vector<cli::Column> columns{{"devices"}, {"schedule", cli::Align::left}, {"M"}};
+  for (const Figure& figure : figures) columns.push_back(figure.column);
+  if (with_front) columns.push_back({"front"});
+  cli::Table table(columns);
+  const std::vector<bool> front = plan::pareto_front(rows);
   std::vector<std::string> reasons;
-  for (const plan::SweepRow& row : rows) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const plan::SweepRow& row = rows[r];
     std::vector<std::string> cells{std::to_string(row.devices), row.schedule,
                                    std::to_string(row.micro_batches)};
-    std::vector<std::string> result(6, "-");
-    if (const plan::SweepFigures* figures = row.figures()) {
-      result = cells_of(*figures);
+    std::vector<std::string> result(figures.size(), "-");
+    if (const plan::SweepFigures* promised = row.figures()) {
+      std::ranges::transform(figures, result.begin(), [&](const Figure& f) { return f.text(*promised); });
     } else {
       const std::string& reason = std::get<plan::SweepFailure>(row.result).reason;
       const auto at = std::ranges::find(reasons, reason);
@@ -87,9 +119,12 @@ std::string sweep_table(std::span<const plan::SweepRow> rows) {
       if (at == reasons.end()) reasons.push_back(reason);
     }
     cells.insert(cells.end(), result.begin(), result.end());
+    if (with_front) cells.emplace_back(front[r] ? "*" : "");
     table.add(cells);
   }
   std::string text = table.text();
+  if (with_front)
+    text += "front: no other row takes less time for no more device hours, or the other way round\n";
   for (std::size_t i = 0; i < reasons.size(); ++i)
     text.append(i == 0 ? "\n(" : "(")
         .append(std::to_string(i + 1))
@@ -119,7 +154,7 @@ void run_sweep(const Options& options, cli::Shell& shell) {
     svg.write(plan::sweep_svg(rows, {picture_title(options, profile)}));
   }
   if (!csv.is_stdout() && !svg.is_stdout())
-    std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows));
+    std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows, !options.nodes.empty()));
   if (std::ranges::all_of(rows, [](const plan::SweepRow& row) { return row.figures() == nullptr; })) {
     const bool refused =
         std::ranges::all_of(rows, [](const plan::SweepRow& row) { return plan::status_of(row) == "refused"; });
@@ -132,7 +167,12 @@ void add_grid_options(const cli::Command& command, Options& options) {
   const cli::Option devices =
       command.add_option("--devices", options.devices, "numbers of equal devices of the profile's kind")
           .type_name("N,N");
-  add_machine_options(command, options.cluster, devices);
+  const cli::Option nodes =
+      command
+          .add_option("--nodes", options.nodes, "numbers of copies of the first node of --cluster or --levels")
+          .type_name("N,N");
+  add_machine_options(command, options.cluster, devices, nodes);
+  add_budget_options(command, options.budget);
   command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch")
       .capture_default_str()
       .type_name("M,M")

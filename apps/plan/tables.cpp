@@ -1,6 +1,7 @@
 #include "apps/plan/tables.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/table.h"
@@ -71,8 +72,10 @@ std::string alternatives_table(const Plan& plan) {
                                    {"step ms"},
                                    {"peak MiB"},
                                    {"why not", cli::Align::left}};
-  const bool cores = !plan.machines.empty();
+  const bool groups = std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.tensor_degree > 0; });
+  const bool cores = !plan.machines.empty() && !groups;
   if (cores) columns.insert(columns.begin() + 3, {"cores"});
+  if (groups) columns.insert(columns.begin() + 3, {"tensor"});
   cli::Table table(columns);
   for (const plan::Alternative& other : plan.alternatives) {
     const std::string again =
@@ -85,6 +88,7 @@ std::string alternatives_table(const Plan& plan) {
                                    cli::cell(mib(other.peak)),
                                    other.why_not};
     if (cores) cells.insert(cells.begin() + 3, std::to_string(other.cores_per_device));
+    if (groups) cells.insert(cells.begin() + 3, std::to_string(other.tensor_degree));
     table.add(std::move(cells));
   }
   return table.text();
@@ -128,18 +132,26 @@ std::string plan_title(const Plan& plan) {
       std::string(name_of(plan.schedule.weight_policy)) + "), " + counted(std::ssize(plan.stages), "stage") +
       ", replicas " + counted_runs(plan::replicas_text(plan), '-') + ", mini-batch " +
       std::to_string(plan.training.mini_batch) + " = " + counted(plan.training.micro_batches, "micro-batch");
+  if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));
   if (plan.training.shard != plan::Shard::none) title += ", replicas share the optimizer's state";
   return title;
 }
 
-std::string plan_text(const Plan& plan, bool color) {
+std::string plan_text(const Plan& plan, const std::optional<plan::Throughput>& throughput, bool color) {
   std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + '\n';
-  text += promise_text(plan) + calibration_text(plan) + machines_text(plan);
+  text += promise_text(plan) + (throughput ? plan::to_text(*throughput) : "");
+  text += calibration_text(plan) + machines_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
+}
+
+Json plan_json(const Plan& plan, const std::optional<plan::Throughput>& throughput) {
+  Json json = plan::to_json(plan);
+  if (throughput && throughput->speaks()) json["throughput"] = plan::to_json(*throughput);
+  return json;
 }
 
 std::string programs_text(const Plan& plan) {

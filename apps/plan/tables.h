@@ -1,19 +1,24 @@
 // Plans as text for people.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "libplan/peers/peer.h"
 #include "libplan/plan.h"
+#include "libplan/report/throughput.h"
 
 namespace pp::plan_tool {
 
 /// One line: model, schedule, sizes.
 std::string plan_title(const plan::Plan& plan);
 
-/// The title, then the stages with the bottleneck marked, the promise, the bound and the
-/// alternatives.
-std::string plan_text(const plan::Plan& plan, bool color);
+/// The title, then the stages with the bottleneck marked, the promise, also in tokens and money, the bound and
+/// the alternatives. `throughput`: of a plan with a prediction.
+std::string plan_text(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput, bool color);
+
+/// The plan as JSON, with `throughput` where it says more than samples per second.
+Json plan_json(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput);
 
 /// A plan under another planner's cost model: its stages, objective and bound. `elapsed`: of the search.
 std::string peer_plan_text(const plan::PeerPlan& plan, Seconds elapsed);

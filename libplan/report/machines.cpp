@@ -26,8 +26,12 @@ std::string slower_text(Seconds step, Seconds best) {
   return text.data();
 }
 
-/// `2 devices of 1 core`
+/// `2 devices of 1 core`, `4 groups of 2 GPUs`
 std::string text_of(const MachinePlans& machine) {
+  const std::string one = machine.cores_per_device == 0 ? "GPU" : "device";
+  if (machine.tensor_degree > 1)
+    return counted(machine.devices, "group") + " of " + counted(machine.tensor_degree, one);
+  if (machine.cores_per_device == 0) return counted(machine.devices, one);
   return counted(machine.devices, "device") + " of " + counted(machine.cores_per_device, "core");
 }
 
@@ -40,7 +44,13 @@ std::string verdict(const MachinePlans& best, const MachinePlans& other) {
 }
 
 Machine entry(const MachinePlans& best, const MachinePlans& machine) {
-  Machine entry{machine.devices, machine.cores_per_device, machine.profile_hash, {}, {}, {}};
+  Machine entry{.devices = machine.devices,
+                .cores_per_device = machine.cores_per_device,
+                .profile_hash = machine.profile_hash,
+                .step = {},
+                .plan = {},
+                .verdict = {},
+                .tensor_degree = machine.tensor_degree};
   if (const RankedPlans* plans = plans_of(machine)) {
     entry.step = plans->best.predicted.step;
     entry.plan = plan_summary(plans->best);
@@ -66,19 +76,26 @@ Alternative alternative(const Plan& other) {
           other.predicted.expected_step};
 }
 
+/// Says which machine the alternative is of.
+void place(Alternative& alternative, const MachinePlans& machine) {
+  alternative.cores_per_device = machine.cores_per_device;
+  if (machine.cores_per_device == 0 || machine.tensor_degree > 1)
+    alternative.tensor_degree = machine.tensor_degree;
+}
+
 std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans> machines) {
   std::vector<Rival> list;
   const RankedPlans& own = *plans_of(best);
   for (std::size_t i = 0; i < own.others.size(); ++i) {
     list.push_back({own.best.alternatives[i], &own.others[i]});
-    list.back().alternative.cores_per_device = best.cores_per_device;
+    place(list.back().alternative, best);
   }
   for (const MachinePlans& machine : machines) {
     const RankedPlans* plans = plans_of(machine);
     if (&machine == &best || plans == nullptr) continue;
     const auto add = [&](Alternative one, const Plan& other) {
       one.why_not = slower_text(one.step, step_of(best));
-      one.cores_per_device = machine.cores_per_device;
+      place(one, machine);
       list.push_back({std::move(one), &other});
     };
     add(alternative(plans->best), plans->best);

@@ -1,5 +1,5 @@
-// The same cores as devices of several sizes, each with its profile: on which of these machines the best plan
-// is.
+// The same cores as devices of several sizes, or the same GPUs in tensor groups of several degrees, each with
+// its profile: on which of these machines the best plan is.
 #pragma once
 
 #include <span>
@@ -14,9 +14,10 @@ namespace pp::plan {
 /// The best plans for one of the machines, or why it has none.
 struct MachinePlans {
   int devices = 1;
-  int cores_per_device = 1;
+  int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
   std::variant<RankedPlans, Infeasible> found;
+  int tensor_degree = 1;
 };
 
 /// The plans of the machine whose best step is the least; of equals the first. Of several it says so in

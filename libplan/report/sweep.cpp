@@ -25,7 +25,7 @@ std::vector<Cell> cells_of(const SweepSpec& spec) {
   return cells;
 }
 
-SweepFigures figures_of(const Plan& plan) {
+SweepFigures figures_of(const Plan& plan, const TrainingBudget& budget) {
   Bytes peak;
   for (const WorkerPrediction& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak);
   return {.stages = stages_text(plan),
@@ -34,19 +34,22 @@ SweepFigures figures_of(const Plan& plan) {
           .samples_per_s = plan.predicted.samples_per_s,
           .bubble_fraction = plan.predicted.bubble_fraction,
           .peak = peak,
-          .gap = plan.certificate.gap};
+          .gap = plan.certificate.gap,
+          .throughput = throughput_of(plan, budget)};
 }
 
-std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell, PlanRequest request,
-                                                 Strategy strategy) {
+std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell,
+                                                 const SweepSpec& spec) {
+  PlanRequest request = spec.request;
   request.schedule = cell.schedule;
   request.micro_batches = cell.micro_batches;
   request.micro_batch_size.reset();
   try {
-    const auto result = make_plan(profile, *cell.cluster, narrowed(profile, *cell.cluster, request, strategy));
+    const auto result =
+        make_plan(profile, *cell.cluster, narrowed(profile, *cell.cluster, request, spec.strategy));
     if (const auto* none = std::get_if<Infeasible>(&result))
       return SweepFailure{SweepFailure::Kind::infeasible, none->reason};
-    return figures_of(std::get<Plan>(result));
+    return figures_of(std::get<Plan>(result), spec.budget);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
     return SweepFailure{SweepFailure::Kind::refused, e.what()};
@@ -66,14 +69,31 @@ void check(const SweepSpec& spec) {
 
 std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
   check(spec);
+  check_budget(spec.budget, profile.model);
   const std::vector<Cell> cells = cells_of(spec);
   std::vector<SweepRow> rows(cells.size());
   for_each_index(cells.size(), spec.threads, [&](std::size_t i) {
     const Cell& cell = cells[i];
-    rows[i] = {static_cast<int>(cell.cluster->devices.size()), cell.schedule, cell.micro_batches,
-               best_of(profile, cell, spec.request, spec.strategy)};
+    rows[i] = {static_cast<int>(cell.cluster->devices.size()) * profile.tensor_degree, cell.schedule,
+               cell.micro_batches, best_of(profile, cell, spec)};
   });
   return rows;
+}
+
+std::vector<bool> pareto_front(std::span<const SweepRow> rows) {
+  const auto time = [&](std::size_t i) { return 1 / rows[i].figures()->samples_per_s; };
+  const auto money = [&](std::size_t i) { return rows[i].devices * time(i); };
+  const auto beats = [&](std::size_t a, std::size_t b) {
+    if (time(a) > time(b) || money(a) > money(b)) return false;
+    return time(a) < time(b) || money(a) < money(b) || a < b;
+  };
+  std::vector<bool> front(rows.size());
+  for (std::size_t b = 0; b < rows.size(); ++b) {
+    front[b] = rows[b].figures() != nullptr;
+    for (std::size_t a = 0; a < rows.size() && front[b]; ++a)
+      front[b] = a == b || rows[a].figures() == nullptr || !beats(a, b);
+  }
+  return front;
 }
 
 }  // namespace pp::plan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libplan/peers/strategy.h"
+#include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {
@@ -19,7 +20,8 @@ struct SweepSpec {
   std::vector<int> micro_batches;
   PlanRequest request;  ///< of all combinations; its schedule and micro-batches are replaced
   Strategy strategy = Strategy::automatic;  ///< narrows each combination's request
-  int threads = 1;                          ///< that plan at the same time; the rows do not depend on it
+  TrainingBudget budget = {};
+  int threads = 1;  ///< that plan at the same time; the rows do not depend on it
 };
 
 /// What the best plan of a combination promises.
@@ -31,6 +33,7 @@ struct SweepFigures {
   double bubble_fraction = 0;
   Bytes peak;      ///< largest over the workers
   double gap = 0;  ///< to the certificate's lower bound
+  Throughput throughput = {};
   bool operator==(const SweepFigures&) const = default;
 };
 
@@ -43,7 +46,7 @@ struct SweepFailure {
 };
 
 struct SweepRow {
-  int devices = 0;
+  int devices = 0;  ///< of tensor groups their GPUs
   std::string schedule;
   int micro_batches = 1;
   std::variant<SweepFigures, SweepFailure> result;
@@ -57,6 +60,11 @@ struct SweepRow {
 /// row; of other errors the first in row order leaves, after the work in progress. Throws pp::Error (usage) for
 /// an unknown schedule and a spec without a mini-batch, which no combination could answer.
 std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec);
+
+/// Per row whether it is on the Pareto front of time and money: no other row trains as many samples in less of
+/// one and no more of the other, money being devices times time. Of rows equal in both the first. Rows without
+/// a plan are not on it. O(n^2).
+std::vector<bool> pareto_front(std::span<const SweepRow> rows);
 
 /// `planned`, `infeasible` or `refused`.
 std::string_view status_of(const SweepRow& row);

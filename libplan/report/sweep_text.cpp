@@ -14,6 +14,18 @@ struct Column {
 };
 
 template <auto kValue>
+Json of_throughput(const SweepRow& row) {
+  const SweepFigures* figures = row.figures();
+  if (figures == nullptr) return {};
+  const std::optional<double> value = kValue(figures->throughput);
+  return value ? Json(*value) : Json();
+}
+
+using Maybe = std::optional<double>;
+Maybe known(double value) { return value > 0 ? Maybe(value) : std::nullopt; }
+Maybe seconds(const std::optional<Seconds>& time) { return time ? Maybe(time->count()) : std::nullopt; }
+
+template <auto kValue>
 Json of_figures(const SweepRow& row) {
   const SweepFigures* figures = row.figures();
   return figures != nullptr ? Json(kValue(*figures)) : Json();
@@ -36,12 +48,25 @@ constexpr std::array kColumns{
     Column{"bubble_fraction", of_figures<[](const SweepFigures& f) { return f.bubble_fraction; }>},
     Column{"peak_bytes", of_figures<[](const SweepFigures& f) { return f.peak.value; }>},
     Column{"gap", of_figures<[](const SweepFigures& f) { return f.gap; }>},
-    Column{"reason", reason_of}};
+    Column{"reason", reason_of},
+    Column{"tokens_per_s", of_throughput<[](const Throughput& t) {
+             return t.of_tokens() ? Maybe(t.items_per_s()) : std::nullopt;
+           }>},
+    Column{"model_flops_per_s_per_device",
+           of_throughput<[](const Throughput& t) { return known(t.model_flops_per_s / t.devices); }>},
+    Column{"mfu", of_throughput<[](const Throughput& t) { return t.model_utilisation(); }>},
+    Column{"hfu", of_throughput<[](const Throughput& t) { return t.hardware_utilisation(); }>},
+    Column{"cost_per_million", of_throughput<[](const Throughput& t) { return t.cost_per_million(); }>},
+    Column{"duration_s", of_throughput<[](const Throughput& t) { return seconds(t.duration()); }>},
+    Column{"cost", of_throughput<[](const Throughput& t) { return t.cost(); }>}};
+
+constexpr std::string_view kFront = "front";
 
 template <class Value>
-std::string record(const Value& value) {
+std::string record(const Value& value, Json front) {
   std::vector<Json> fields;
   for (const Column& column : kColumns) fields.push_back(value(column));
+  fields.push_back(std::move(front));
   return csv_record(fields);
 }
 
@@ -53,19 +78,23 @@ std::string_view status_of(const SweepRow& row) {
 }
 
 std::string sweep_csv(std::span<const SweepRow> rows) {
-  std::string text = record([](const Column& column) { return Json(column.name); });
-  for (const SweepRow& row : rows) text += record([&](const Column& column) { return column.value(row); });
+  const std::vector<bool> front = pareto_front(rows);
+  std::string text = record([](const Column& column) { return Json(column.name); }, kFront);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    text += record([&](const Column& column) { return column.value(rows[r]); }, bool(front[r]));
   return text;
 }
 
 Json to_json(std::span<const SweepRow> rows) {
+  const std::vector<bool> front = pareto_front(rows);
   Json array = Json::array();
-  for (const SweepRow& row : rows) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
     Json& object = array.emplace_back(Json::object());
     for (const Column& column : kColumns) {
-      Json value = column.value(row);
+      Json value = column.value(rows[r]);
       if (!value.is_null()) object[std::string(column.name)] = std::move(value);
     }
+    object[std::string(kFront)] = bool(front[r]);
   }
   return array;
 }

@@ -125,6 +125,7 @@ std::string plan_summary(const Plan& plan) {
 std::string plan_summary(const Alternative& other) {
   const std::string text =
       summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
+  if (other.tensor_degree > 0) return text + " of tensor degree " + std::to_string(other.tensor_degree);
   if (other.cores_per_device == 0) return text;
   return text + " on devices of " + counted(other.cores_per_device, "core");
 }
@@ -155,7 +156,8 @@ std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Clus
                             const PlanRequest& request, MemoryLimits memory) {
   constexpr double kMoreMemory = 1.1;
   Changes changes(profile);
-  changes.add("one more device (" + std::to_string(cluster.devices.size() + 1) + " in all)",
+  const std::string unit = plan.tensor_degree > 1 ? "tensor group" : "device";
+  changes.add("one more " + unit + " (" + std::to_string(cluster.devices.size() + 1) + " in all)",
               with_one_more_device(cluster), request);
   changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
   if (memory == MemoryLimits::yes) {
@@ -188,7 +190,7 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
   try {
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
     Alternative alone = other;
-    alone.cores_per_device = 0;  // of this machine, or its step differs
+    alone.cores_per_device = alone.tensor_degree = 0;  // of this machine, or its step differs
     const bool same = plan && plan_summary(*plan) == plan_summary(alone) &&
                       std::abs(plan->predicted.step / other.step - 1) < kRounding;
     return same ? plan : std::nullopt;

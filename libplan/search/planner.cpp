@@ -188,6 +188,8 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
                    .kernels = effective(profile.kernels)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
+  plan.tensor_degree = profile.tensor_degree;
+  plan.peak_flops_per_s = profile.device.peak_flops_per_s;
   return plan;
 }
 

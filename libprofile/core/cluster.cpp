@@ -11,12 +11,6 @@
 namespace pp {
 namespace {
 
-/// a, b, .. z, aa, ab, ..
-std::string node_name(int node) {
-  const std::string last(1, static_cast<char>('a' + node % 26));
-  return node < 26 ? last : node_name(node / 26 - 1) + last;
-}
-
 /// Those of the device, or of its place among the devices of its node.
 std::vector<int> cores_of(const Device& device, int place, int cores) {
   if (!device.cores.empty()) return device.cores;
@@ -45,6 +39,11 @@ Device joined(std::span<const Device> parts, int place, int cores) {
 }
 
 }  // namespace
+
+std::string node_name(int node) {
+  const std::string last(1, static_cast<char>('a' + node % 26));
+  return node < 26 ? last : node_name(node / 26 - 1) + last;
+}
 
 int checked_device_count(std::span<const int> groups, int most) {
   std::int64_t product = 1;

@@ -101,6 +101,9 @@ struct LevelSpec {
   bool operator==(const LevelSpec&) const = default;
 };
 
+/// a, b, .. z, aa, ab, ..
+std::string node_name(int node);
+
 /// Equal abstract devices in nested groups, innermost first: {8, 2} is two nodes of eight. The groups of the
 /// innermost of several levels are nodes `a`, `b`, ... Latency and memory are those of every level and device.
 Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Seconds latency, Bytes memory);

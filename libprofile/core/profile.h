@@ -175,6 +175,8 @@ struct ProfiledDevice {
   int cores_per_device = 1;
   int devices_busy = 1;
   Bytes memory;
+  /// Peak of products in the profile's type, FLOPs per second of one device; nothing: not known.
+  std::optional<double> peak_flops_per_s = std::nullopt;
   bool operator==(const ProfiledDevice&) const = default;
 };
 

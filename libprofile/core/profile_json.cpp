@@ -209,15 +209,19 @@ ProfiledDevice read_device(ObjectReader& reader) {
   device.cores_per_device = static_cast<int>(reader.integer("cores_per_device", {.max = kMaxInt}));
   device.devices_busy = static_cast<int>(reader.integer("devices_busy", {.min = 1, .max = kMaxInt}));
   device.memory = Bytes(reader.integer("memory_bytes"));
+  if (reader.has("peak_flops_per_s"))
+    device.peak_flops_per_s = reader.number("peak_flops_per_s", {.min = 1e6, .max = 1e18});
   return device;
 }
 
 Json device_json(const ProfiledDevice& device) {
-  return {{"kind", name_of(device.kind)},
-          {"name", device.name},
-          {"cores_per_device", device.cores_per_device},
-          {"devices_busy", device.devices_busy},
-          {"memory_bytes", device.memory.value}};
+  Json json{{"kind", name_of(device.kind)},
+            {"name", device.name},
+            {"cores_per_device", device.cores_per_device},
+            {"devices_busy", device.devices_busy},
+            {"memory_bytes", device.memory.value}};
+  if (device.peak_flops_per_s) json["peak_flops_per_s"] = *device.peak_flops_per_s;
+  return json;
 }
 
 WholeModelPoint read_whole(ObjectReader& reader) {

@@ -125,8 +125,14 @@ void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
              (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
 }
 
-// Every replica holds all of the state here, in the type of its weights.
+// Every replica holds all of the state here, in the type of its weights; a layer is computed by one device.
 void check_state(const plan::Plan& plan) {
+  if (plan.tensor_degree > 1) {
+    refuse(ErrorKind::usage,
+           "the plan splits every layer over " + std::to_string(plan.tensor_degree) +
+               " GPUs, which pp-run does not; plan from a profile of tensor degree 1, or take the plan "
+               "elsewhere with pp-plan export");
+  }
   if (plan.training.shard != plan::Shard::none) {
     refuse(ErrorKind::usage,
            "the plan lets replicas share the optimizer's state, which pp-run does not; plan "

@@ -46,7 +46,8 @@ constexpr std::array kRows{
         "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
         "kernels? [kernel], estimated [text]"},
     ObjectRow{"profiled_device",
-              "kind 'cpu|cuda', name text, cores_per_device count, devices_busy size, memory_bytes count"},
+              "kind 'cpu|cuda', name text, cores_per_device count, devices_busy size, memory_bytes count, "
+              "peak_flops_per_s? positive"},
     ObjectRow{
         "profiled_layer",
         "name text, parameter_count count, parameter_bytes count, trained_parameter_bytes? count, buffer_bytes "
@@ -88,7 +89,8 @@ constexpr std::array kRows{
         "context? object, model model_document, profile_hash? text, cluster_hash? text, training training, "
         "schedule schedule, devices [device_place], levels? [level], stages [stage], tied? [tied], workers "
         "[worker], predicted? predicted, certificate? certificate, alternatives? [alternative], calibration? "
-        "calibration, machines? [machine]"},
+        "calibration, machines? [machine], tensor_degree? size, peak_flops_per_s? positive, throughput? "
+        "object"},
     ObjectRow{
         "training",
         "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', memory_format? "
@@ -105,11 +107,13 @@ constexpr std::array kRows{
     ObjectRow{"certificate", "objective_s number, lower_bound_s number, gap number, search text"},
     ObjectRow{"alternative",
               "schedule text, stages text, replicas text, micro_batches size, step_s number, peak_bytes count, "
-              "recompute? text, why_not text, expected_step_s? number, cores_per_device? size"},
+              "recompute? text, why_not text, expected_step_s? number, cores_per_device? size, "
+              "tensor_degree? size"},
     ObjectRow{"calibration", "reports [text], least_factor number, largest_factor number"},
-    ObjectRow{
-        "machine",
-        "devices size, cores_per_device size, profile_hash text, step_s? number, plan? text, verdict? text"},
+    ObjectRow{"machine",
+              "devices size, cores_per_device count, tensor_degree? size, profile_hash text, step_s? number, "
+              "plan? text, "
+              "verdict? text"},
     ObjectRow{
         "predicted",
         "step_s number, expected_step_s? number, makespan_s number, samples_per_s number, bubble_fraction "

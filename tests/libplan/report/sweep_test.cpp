@@ -157,23 +157,50 @@ TEST_SUITE("libplan/report/sweep") {
     CHECK(kind_of_error(broken, wide_spec(4)) == ErrorKind::data);
   }
 
+  TEST_CASE("the front of time and money has no row that another beats in one and meets in the other") {
+    // Time a sample and device seconds a sample: 1/10 and 0.1; 1/18 and 0.111; 1/18 and 0.222; 1/30 and 0.133;
+    // none; as the first.
+    const auto row = [](int devices, double samples_per_s) {
+      SweepFigures figures;
+      figures.samples_per_s = samples_per_s;
+      return SweepRow{devices, "1f1b", 1, figures};
+    };
+    const std::vector<SweepRow> rows{row(1, 10),
+                                     row(2, 18),
+                                     row(4, 18),
+                                     row(4, 30),
+                                     {8, "1f1b", 1, SweepFailure{SweepFailure::Kind::infeasible, "no room"}},
+                                     row(1, 10)};
+    CHECK(pareto_front(rows) == std::vector{true, true, false, true, false, false});
+    // Twice as fast on twice as many costs the same: the slower one is beaten.
+    CHECK(pareto_front(std::vector{row(1, 10), row(2, 20)}) == std::vector{false, true});
+  }
+
   TEST_CASE("CSV has one record per row, quoted where needed; JSON leaves out what a row does not have") {
+    Throughput words;  // 32 samples of 8 tokens a second on two devices: 15.625 a million at 7.2 an hour
+    words.devices = 2;
+    words.samples_per_s = 32;
+    words.tokens_per_sample = 8;
+    words.model_flops_per_s = 300;
+    words.peak_flops_per_s = 600;
+    words.price_per_hour = 7.2;
     const std::vector<SweepRow> rows{
-        {2, "1f1b", 4, SweepFigures{"7|5", "1-1", Seconds(0.25), 32, 0.125, Bytes(4096), 0.5}},
+        {2, "1f1b", 4, SweepFigures{"7|5", "1-1", Seconds(0.25), 32, 0.125, Bytes(4096), 0.5, words}},
         {2, "zb-h1", 8, SweepFailure{SweepFailure::Kind::refused, "\"x\" is 1, not 2"}},
         {4, "gpipe", 1, SweepFailure{SweepFailure::Kind::infeasible, "no room"}}};
     CHECK(
         sweep_csv(rows) ==
         "devices,schedule,micro_batches,status,stages,replicas,step_s,samples_per_s,bubble_fraction,peak_bytes,"
-        "gap,reason\n"
-        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,\n"
-        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\"\n"
-        "4,gpipe,1,infeasible,,,,,,,,no room\n");
+        "gap,reason,tokens_per_s,model_flops_per_s_per_device,mfu,hfu,cost_per_million,duration_s,cost,front\n"
+        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,,256.0,150.0,0.25,,15.625,,,true\n"
+        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\",,,,,,,,false\n"
+        "4,gpipe,1,infeasible,,,,,,,,no room,,,,,,,,false\n");
     CHECK(to_json(rows)[2] == Json{{"devices", 4},
                                    {"schedule", "gpipe"},
                                    {"micro_batches", 1},
                                    {"status", "infeasible"},
-                                   {"reason", "no room"}});
+                                   {"reason", "no room"},
+                                   {"front", false}});
     CHECK(to_json(rows)[0].at("step_s") == 0.25);
   }
 }

@@ -1,0 +1,192 @@
+// Plans for clusters that are not at hand: nodes, money, tensor groups.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "libplan/plan.h"
+#include "libprofile/core/file.h"
+#include "libprofile/estimate/estimate.h"
+#include "libprofile/model/families/families.h"
+#include "tests/support/process.h"
+
+#include "tests/support/doctest.h"
+
+namespace {
+
+using pp::Json;
+using pp::test::Outcome;
+
+const std::filesystem::path kConfigs = std::filesystem::path(PP_TEST_DATA) / ".." / ".." / "configs";
+
+/// A Llama of 8 blocks estimated for an H100, alone and as if split over `tensor` of them: times, bytes of
+/// weights and of everything else divided.
+struct Folder : pp::test::TemporaryFolder {
+  Folder() {
+    const auto spec = pp::profile::parse_device_spec(pp::read_file(kConfigs / "devices" / "h100.json"));
+    one = pp::profile::estimate_profile(
+        pp::model::build_family(
+            "llama:layers=8,width=1024,heads=8,kv_heads=8,hidden=2816,vocabulary=32000,sequence=512"),
+        spec, {.micro_batch_sizes = {1, 2, 4}, .dtype = pp::DType::bfloat16});
+    write("one.json", one);
+  }
+  void write(const std::string& name, const pp::Profile& profile) const {
+    pp::write_file(path() / name, pp::dump_json(to_json(profile)));
+  }
+  /// Every time by `share` of that of one GPU.
+  void write_group(int degree, double share) const {
+    pp::Profile group = one;
+    group.tensor_degree = degree;
+    for (pp::LayerProfile& layer : group.layers) {
+      layer.parameters.value /= degree;
+      for (pp::LayerPoint& point : layer.points) {
+        for (pp::TimeStat* time : {&point.forward, &point.backward})
+          *time = {time->median * share, time->low * share, time->high * share, 0};
+        point.input_gradient.reset();
+        point.weight_gradient.reset();
+      }
+    }
+    write("group.json", group);
+  }
+  Outcome run(const std::vector<std::string>& arguments) const {
+    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+  }
+  Outcome plan(const std::vector<std::string>& more, std::vector<std::string> profiles = {"one.json"}) const {
+    profiles.insert(profiles.end(), {"--mini-batch", "32", "--optimizer", "adamw", "-o", "plan.json"});
+    profiles.insert(profiles.end(), more.begin(), more.end());
+    return run(profiles);
+  }
+  pp::plan::Plan written() const { return pp::plan::parse_plan(pp::read_file(path() / "plan.json")); }
+  std::string cluster(const std::string& name) const {
+    return std::filesystem::canonical(kConfigs / "clusters" / name).string();
+  }
+
+  pp::Profile one;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_SUITE("apps/cluster_plan") {
+  TEST_CASE("a plan speaks of tokens, utilisation, money and days, printed, as JSON and when shown") {
+    const Folder folder;
+    const std::vector<std::string> machine{
+        "--cluster", folder.cluster("dgx-h100.json"), "--nodes", "2", "--schedule", "1f1b"};
+    std::vector<std::string> asked(machine);
+    asked.insert(asked.end(), {"--price-per-hour", "2.5", "--tokens", "1e9"});
+    const Outcome made = folder.plan(asked);
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    const pp::plan::Plan plan = folder.written();
+    CHECK(plan.devices.size() == 16);
+    CHECK(plan.peak_flops_per_s == 989e12);
+    CHECK(has(made.out, " tokens/s, "));
+    CHECK(has(made.out, " per million tokens at 2.5 per GPU and hour\n"));
+    CHECK(has(made.out, "1e+09 tokens in "));
+    asked.push_back("--json");
+    const Json json = pp::parse_json(folder.plan(asked).out);
+    const Json& words = json.at("throughput");
+    // From the plan's own promise: 512 tokens a sample, 16 GPUs.
+    const double tokens = 512 * plan.predicted.samples_per_s;
+    CHECK(words.at("tokens_per_s").get<double>() == doctest::Approx(tokens));
+    CHECK(words.at("tokens_per_s_per_device").get<double>() == doctest::Approx(tokens / 16));
+    CHECK(words.at("mfu").get<double>() ==
+          doctest::Approx(words.at("model_flops_per_s_per_device").get<double>() / 989e12));
+    CHECK(words.at("cost").get<double>() == doctest::Approx(1e9 / tokens / 3600 * 16 * 2.5));
+    CHECK(words.at("duration_s").get<double>() == doctest::Approx(1e9 / tokens));
+    CHECK(pp::plan::plan_from_json(json) == plan);  // the words follow from it
+    const Outcome shown = folder.run({"show", "plan.json", "--price-per-hour", "2.5", "--tokens", "1e9"});
+    CHECK(has(shown.out, "1e+09 tokens in "));
+    const Outcome both = folder.run({"show", "plan.json", "--tokens", "1e9", "--samples", "5"});
+    CHECK(both.code == 2);
+  }
+
+  TEST_CASE("a sweep over nodes marks the front of time and money") {
+    const Folder folder;
+    std::vector<std::string> grid{"sweep",
+                                  "one.json",
+                                  "--cluster",
+                                  folder.cluster("dgx-h100.json"),
+                                  "--nodes",
+                                  "1,2,4",
+                                  "--mini-batch",
+                                  "64",
+                                  "--micro-batches",
+                                  "64",
+                                  "--schedules",
+                                  "1f1b",
+                                  "--price-per-hour",
+                                  "2"};
+    const Outcome table = folder.run(grid);
+    CAPTURE(table.err);
+    REQUIRE(table.code == 0);
+    CHECK(has(table.out, "per million"));
+    CHECK(has(table.out, "\nfront: "));
+    std::vector<std::string> json_grid(grid);
+    json_grid.push_back("--json");
+    const Json rows = pp::parse_json(folder.run(json_grid).out);
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[2].at("devices") == 32);
+    // The fastest row and the cheapest one are on the front.
+    const auto least = [&](const std::string& key) {
+      std::size_t best = 0;
+      for (std::size_t i = 1; i < 3; ++i)
+        if (rows[i].at(key).get<double>() < rows[best].at(key).get<double>()) best = i;
+      return best;
+    };
+    CHECK(rows[least("step_s")].at("front") == true);
+    CHECK(rows[least("cost_per_million")].at("front") == true);
+    CHECK(rows[0].at("mfu").get<double>() > 0);
+  }
+
+  TEST_CASE("nodes that the machine cannot say are refused") {
+    const Folder folder;
+    CHECK(folder.plan({"--devices", "4", "--bandwidth", "1e9", "--nodes", "2"}).code == 2);
+    const Outcome flat = folder.plan({"--cluster", folder.cluster("four-gpus.json"), "--nodes", "2"});
+    CHECK(flat.code == 2);
+    CHECK(has(flat.err, "four-gpus.json: --nodes: the cluster has 1 levels"));
+    CHECK(folder.plan({"--levels", "4@300GB/s,2@25GB/s", "--nodes", "4", "--schedule", "data-parallel"}).code ==
+          0);
+    CHECK(folder.written().devices.size() == 16);
+  }
+
+  TEST_CASE("tensor groups compete with GPUs of their own, counted in GPUs") {
+    // Half the times in pairs would be as fast as data parallelism without its all-reduce; at a fifth, pairs
+    // win.
+    const Folder folder;
+    folder.write_group(2, 0.2);
+    const std::vector<std::string> machine{"--devices", "8", "--bandwidth", "300GB/s", "--schedule", "1f1b"};
+    const Outcome made = folder.plan(machine, {"one.json", "group.json"});
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    const pp::plan::Plan plan = folder.written();
+    CHECK(plan.tensor_degree == 2);
+    CHECK(plan.devices.size() == 4);
+    REQUIRE(plan.machines.size() == 2);
+    CHECK(plan.machines[0].tensor_degree == 2);
+    CHECK(plan.machines[1].devices == 8);
+    CHECK(has(made.out, "4 groups of 2 GPUs beat every plan for 8 GPUs: "));
+    CHECK(has(made.out, ", tensor groups of 2\n"));
+    CHECK(has(folder.run({"show", "plan.json"}).out, ", tensor groups of 2\n"));
+    CHECK(folder.run({"check", "plan.json", "--profile", "group.json"}).code == 0);
+
+    folder.write_group(2, 0.9);
+    CHECK(folder.plan(machine, {"one.json", "group.json"}).code == 0);
+    CHECK(folder.written().tensor_degree == 1);
+
+    folder.write_group(3, 0.5);
+    const Outcome odd = folder.plan(machine, {"group.json"});
+    CHECK(odd.code == 2);
+    CHECK(has(odd.err, "tensor groups of 3 do not divide the 8 devices"));
+  }
+
+  TEST_CASE("a peer's cost model knows neither tensor groups nor budgets") {
+    const Folder folder;
+    folder.write_group(2, 0.5);
+    const std::vector<std::string> peer{"--cost-model", "pipedream-code", "--devices", "4", "--bandwidth",
+                                        "1e9"};
+    CHECK(has(folder.plan(peer, {"group.json"}).err, "a profile of tensor groups is only for --cost-model pp"));
+    std::vector<std::string> priced(peer);
+    priced.insert(priced.end(), {"--price-per-hour", "1"});
+    CHECK(folder.plan(priced).code == 2);
+  }
+}
