@@ -13,7 +13,7 @@
 #include "libplan/peers/pipedream_export.h"
 
 namespace pp::plan_tool {
-enum class ExportFormat { pipedream, torch_pipelining, megatron };
+enum class ExportFormat { pipedream, torch_pipelining, megatron, torchtitan, automodel };
 }  // namespace pp::plan_tool
 
 namespace pp {
@@ -21,7 +21,9 @@ template <>
 struct EnumNames<plan_tool::ExportFormat> {
   static constexpr std::array table{std::pair{plan_tool::ExportFormat::pipedream, "pipedream"sv},
                                     std::pair{plan_tool::ExportFormat::torch_pipelining, "torch-pipelining"sv},
-                                    std::pair{plan_tool::ExportFormat::megatron, "megatron"sv}};
+                                    std::pair{plan_tool::ExportFormat::megatron, "megatron"sv},
+                                    std::pair{plan_tool::ExportFormat::torchtitan, "torchtitan"sv},
+                                    std::pair{plan_tool::ExportFormat::automodel, "nemo-automodel"sv}};
 };
 }  // namespace pp
 
@@ -58,24 +60,37 @@ void write_folder(const std::string& folder, const plan::TrainerExport& out) {
   for (std::size_t i = 0; i < files.size(); ++i) files[i]->write(out.files[i].content);
 }
 
+plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, plan::Losses losses) {
+  switch (format) {
+    case ExportFormat::torch_pipelining: return plan::export_torch_pipelining(plan, losses);
+    case ExportFormat::torchtitan: return plan::export_torchtitan(plan, losses);
+    case ExportFormat::automodel: return plan::export_automodel(plan, losses);
+    case ExportFormat::megatron:
+    case ExportFormat::pipedream: break;
+  }
+  return plan::export_megatron(plan, losses);
+}
+
 void export_plan(const Options& options) {
   const auto format = parse_enum<ExportFormat>(options.format, "--format", ErrorKind::usage);
   const auto losses = options.lossy ? plan::Losses::leave_out : plan::Losses::refuse;
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
-  if (format == ExportFormat::torch_pipelining) {
-    if (options.output.empty() || options.output == "-") {
-      throw Error(ErrorKind::usage,
-                  "--format torch-pipelining writes several files; name their folder with -o");
-    }
-    const plan::TrainerExport out = plan::export_torch_pipelining(plan, losses);
-    write_folder(options.output, out);
-    return say_losses(out);
+  if (format == ExportFormat::pipedream) {
+    cli::Output output(options.output.empty() ? "-" : options.output);
+    return output.write(pipedream_text(options, plan));
   }
-  cli::Output output(options.output.empty() ? "-" : options.output);
-  if (format == ExportFormat::pipedream) return output.write(pipedream_text(options, plan));
-  const plan::TrainerExport out = plan::export_megatron(plan, losses);
-  output.write(out.files.front().content);
+  const bool to_stdout = options.output.empty() || options.output == "-";
+  if (to_stdout && format != ExportFormat::megatron) {
+    throw Error(ErrorKind::usage,
+                "--format " + options.format + " writes several files; name their folder with -o");
+  }
+  const plan::TrainerExport out = trainer_export(format, plan, losses);
+  if (to_stdout) {
+    cli::Output("-").write(out.files.front().content);
+  } else {
+    write_folder(options.output, out);
+  }
   say_losses(out);
 }
 
@@ -87,8 +102,9 @@ void add_export(const cli::Command& app, cli::Shell& shell) {
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command
       .add_option("--format", options->format,
-                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, TorchTitan, NeMo "
-                  "AutoModel, with a launcher; megatron: arguments of Megatron-LM; pipedream: its stage text")
+                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
+                  "megatron, torchtitan, nemo-automodel: what these trainers are started with, and a README.md "
+                  "of what was not modelled; pipedream: its stage text")
       .type_name("FORMAT")
       .capture_default_str();
   command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")
@@ -96,11 +112,12 @@ void add_export(const cli::Command& app, cli::Shell& shell) {
   command.add_flag("--lossy", options->lossy, "leave out what the format cannot say, with a line for each");
   command
       .add_option("-o,--output", options->output,
-                  "the file, - for stdout, which is the default; torch-pipelining: a folder")
+                  "pipedream: the file, - for stdout, which is the default; of trainers: a folder (megatron "
+                  "without one: its arguments on stdout)")
       .type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan export plan.json --format torch-pipelining -o exported",
-      "pp-plan export plan.json --format megatron --lossy",
+      "pp-plan export plan.json --format megatron -o exported",
       "pp-plan export plan.json --profile profile.json -o graph.txt"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options] { export_plan(*options); });

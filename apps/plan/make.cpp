@@ -20,6 +20,7 @@
 #include "apps/plan/tables.h"
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
+#include "libplan/interop/trainer_rules.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"
@@ -40,6 +41,7 @@ struct Options {
   std::vector<std::string> reports;
   std::string strategy;
   plan::TrainingBudget budget;
+  std::optional<plan::Trainer> trainer;
   bool explain = false;
 };
 
@@ -64,6 +66,7 @@ void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::
   for (const auto& [option, given] :
        {std::pair{"--calibrate", !options.reports.empty()},
         std::pair{"--write-alternatives", !options.alternatives.empty()},
+        std::pair{"--for", options.trainer.has_value()},
         std::pair{"--price-per-hour, --tokens, --samples", options.budget != plan::TrainingBudget{}}}) {
     if (given)
       throw Error(ErrorKind::usage,
@@ -116,8 +119,9 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
 }
 
 plan::PlanRequest request_for(const PlanningCase& one, const Options& options) {
-  return plan::narrowed(one.profile, one.cluster, to_request(options.request),
-                        parse_strategy(options.strategy));
+  plan::PlanRequest request = to_request(options.request);
+  if (options.trainer) request = plan::for_trainer(*options.trainer, std::move(request));
+  return plan::narrowed(one.profile, one.cluster, request, parse_strategy(options.strategy));
 }
 
 /// What only the profile knows of a plan that was made from it.
@@ -253,6 +257,7 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
                       "; under a peer's: its own (the default) or auto")
       .type_name("NAME")
       .group("Search");
+  add_trainer_option(command, options->trainer);
   command
       .add_flag("--explain", options->explain,
                 "after the table: what decides the step, how sure that is, what would help")

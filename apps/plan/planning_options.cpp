@@ -146,6 +146,18 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
   return machine;
 }
 
+void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer) {
+  command
+      .add_option_function(
+          "--for",
+          [&trainer](const std::string& text) {
+            trainer = parse_enum<plan::Trainer>(text, "--for", ErrorKind::usage);
+          },
+          "search only plans that this trainer can run: " + list_names<plan::Trainer>())
+      .type_name("TRAINER")
+      .group("Search");
+}
+
 void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget) {
   constexpr double kLeast = 1e-9;
   command

@@ -1,10 +1,12 @@
 // The options of a planning request, shared by pp-plan's commands.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/cli/shell.h"
+#include "libplan/interop/trainer_rules.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
@@ -50,6 +52,9 @@ struct RequestOptions {
   int threads = 0;  ///< 0: one per core
   Seconds time_limit{600};
 };
+
+/// --for.
+void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer);
 
 /// --price-per-hour, --tokens, --samples.
 void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget);

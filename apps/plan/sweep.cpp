@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -23,7 +24,8 @@ struct Options {
   std::string devices, nodes;
   plan::TrainingBudget budget;
   std::string micro_batches = "1,2,4,8,16";
-  std::vector<std::string> schedules{"gpipe", "1f1b", "zb-h1"};
+  std::vector<std::string> schedules;  ///< empty: the usual ones, or all of the trainer
+  std::optional<plan::Trainer> trainer;
   plan::PlanRequest request;
   std::string replicas;
   std::string strategy;
@@ -46,11 +48,32 @@ std::vector<Cluster> clusters_of(const Options& options, const Profile& profile)
   return clusters;
 }
 
+/// `gpipe,1f1b`, as --schedule takes them, and back.
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+  return list;
+}
+std::vector<std::string> parted(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream left(list);
+  for (std::string name; std::getline(left, name, ',');) names.push_back(name);
+  return names;
+}
+
 plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
   plan::PlanRequest request = options.request;
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
+  std::vector<std::string> schedules = options.schedules;
+  if (options.trainer) {
+    if (!schedules.empty()) request.schedule = joined(schedules);
+    request = plan::for_trainer(*options.trainer, std::move(request));
+    schedules = parted(request.schedule);
+  } else if (schedules.empty()) {
+    schedules = {"gpipe", "1f1b", "zb-h1"};
+  }
   return {.clusters = clusters_of(options, profile),
-          .schedules = options.schedules,
+          .schedules = std::move(schedules),
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
           .request = request,
           .strategy = parse_strategy(options.strategy),
@@ -173,6 +196,7 @@ void add_grid_options(const cli::Command& command, Options& options) {
           .type_name("N,N");
   add_machine_options(command, options.cluster, devices, nodes);
   add_budget_options(command, options.budget);
+  add_trainer_option(command, options.trainer);
   command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch")
       .capture_default_str()
       .type_name("M,M")
@@ -180,7 +204,7 @@ void add_grid_options(const cli::Command& command, Options& options) {
   command.add_option("--schedules", options.schedules, "auto, names of `pp-plan schedules`")
       .delimiter(',')
       .allow_extra_args(false)
-      .default_str("gpipe,1f1b,zb-h1")
+      .default_str("gpipe,1f1b,zb-h1; with --for the trainer's")
       .type_name("NAME,NAME")
       .group("Search");
   add_partition_options(command, options.request, options.replicas);

@@ -1,11 +1,14 @@
-// Source: Megatron-LM, `--pipeline-model-parallel-layout`: E embedding, t decoder layer, L loss, `|` between
-// stages, `t*n` for n layers. Its schedules are 1F1B and, with more stages than workers, interleaved.
+// Source: Megatron-LM, core release 0.13 and later (megatron/training/arguments.py).
+// `--pipeline-model-parallel-layout`: E embedding, t decoder layer, L loss, `|` between stages, `t*n` for n
+// layers. Its schedules are 1F1B and, with more stages than workers, interleaved. Ranks count tensor members
+// first, then replicas, then stages, or with
+// `--use-tp-pp-dp-mapping` stages before replicas.
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
+#include "libplan/interop/block_row.h"
 #include "libplan/interop/trainer_export.h"
+#include "libplan/interop/trainer_readme.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -19,80 +22,6 @@ const std::string kTrainer = "Megatron-LM";
   throw Error(ErrorKind::data, kTrainer + " cannot run this plan: " + why);
 }
 
-/// A row of blocks in the model: layers `PREFIX<n>.*`.
-struct Blocks {
-  std::vector<std::size_t> begins;  ///< first layer of each block
-  std::size_t end = 0;              ///< behind the last one
-};
-
-/// What makes two blocks equal: their operations and parameters.
-using Signature = std::vector<std::pair<std::string, std::vector<Shape>>>;
-
-Signature signature_of(const ResolvedModel& model, std::size_t begin, std::size_t end) {
-  Signature signature;
-  for (std::size_t i = begin; i < end; ++i) {
-    auto& [op, shapes] = signature.emplace_back(model.graph.layers[i].op, std::vector<Shape>());
-    for (const ParameterSpec& parameter : model.layers[i].parameters) shapes.push_back(parameter.shape);
-  }
-  return signature;
-}
-
-/// `h.` and 3 of `h.3` in `h.3.attention.qkv`: every part of the path that ends in a number.
-std::vector<std::pair<std::string, int>> numbered_parts(const std::string& module) {
-  constexpr std::size_t kMostDigits = 6;
-  std::vector<std::pair<std::string, int>> parts;
-  for (std::size_t dot = 0; dot != module.npos;) {
-    dot = module.find('.', dot + 1);
-    const std::string part = module.substr(0, dot);
-    const std::size_t digits = part.find_last_not_of("0123456789") + 1;
-    if (digits < part.size() && part.size() - digits <= kMostDigits)
-      parts.emplace_back(part.substr(0, digits), std::stoi(part.substr(digits)));
-  }
-  return parts;
-}
-
-/// The row that the layers of one prefix make, without a gap; no blocks when they are none, or not equal.
-Blocks row_of(const ResolvedModel& model, const std::map<std::size_t, int>& numbers) {
-  Blocks row;
-  std::size_t next = numbers.begin()->first;
-  for (const auto& [layer, n] : numbers) {
-    if (layer != next) return {};
-    const int count = static_cast<int>(row.begins.size());
-    if (n == count) {
-      row.begins.push_back(layer);
-    } else if (n != count - 1) {
-      return {};
-    }
-    ++next;
-  }
-  row.end = next;
-  for (std::size_t b = 1; b < row.begins.size(); ++b) {
-    const std::size_t end = b + 1 < row.begins.size() ? row.begins[b + 1] : row.end;
-    if (signature_of(model, row.begins[b], end) != signature_of(model, row.begins[0], row.begins[1])) return {};
-  }
-  return row;
-}
-
-/// The row of equal blocks that holds most of the layers.
-Blocks blocks_of(const ResolvedModel& model) {
-  std::map<std::string, std::map<std::size_t, int>> numbers;  // per prefix: layer -> its number
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    for (const auto& [prefix, n] : numbered_parts(detail::module_of(model.graph.layers[i])))
-      numbers[prefix][i] = n;
-  }
-  Blocks best;
-  for (const auto& [prefix, of_layers] : numbers) {
-    Blocks row = row_of(model, of_layers);
-    if (row.begins.size() < 2) continue;
-    if (best.begins.empty() || row.end - row.begins[0] > best.end - best.begins[0]) best = std::move(row);
-  }
-  if (best.begins.empty()) {
-    refuse("it takes rows of equal blocks, and the layers of " + model.graph.name +
-           " are none (names such as h.0.attention, h.1.attention, ...)");
-  }
-  return best;
-}
-
 /// `Et*3` for an embedding and three blocks.
 std::string stage_text(bool embedding, int blocks, bool loss) {
   std::string text = embedding ? "E" : "";
@@ -100,30 +29,21 @@ std::string stage_text(bool embedding, int blocks, bool loss) {
   return text + (loss ? "L" : "");
 }
 
-std::string layout_of(const Plan& plan, const Blocks& blocks) {
-  const std::vector<int> stage_of = detail::stage_of_layers(plan);
-  const int last = static_cast<int>(plan.stages.size()) - 1;
-  const auto name = [&](std::size_t layer) { return plan.model.layers[layer].name; };
-  for (std::size_t i = 0; i < blocks.begins[0]; ++i)
-    if (stage_of[i] != 0)
-      refuse(name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
-  for (std::size_t i = blocks.end; i < stage_of.size(); ++i)
-    if (stage_of[i] != last)
-      refuse(name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
-  std::vector<int> count(plan.stages.size());
-  for (std::size_t b = 0; b < blocks.begins.size(); ++b) {
-    const std::size_t end = b + 1 < blocks.begins.size() ? blocks.begins[b + 1] : blocks.end;
-    for (std::size_t i = blocks.begins[b]; i < end; ++i) {
-      if (stage_of[i] != stage_of[blocks.begins[b]]) {
-        refuse("stage " + std::to_string(stage_of[i]) + " begins with " + name(i) +
-               ", inside a block; plan with --cut-at block");
-      }
-    }
-    ++count[at(stage_of[blocks.begins[b]])];
-  }
+std::string layout_of(const std::vector<int>& blocks) {
+  const std::size_t last = blocks.size() - 1;
   std::string layout;
-  for (int s = 0; s <= last; ++s) layout += (s > 0 ? "|" : "") + stage_text(s == 0, count[at(s)], s == last);
+  for (std::size_t s = 0; s <= last; ++s)
+    layout += (s > 0 ? "|" : "") + stage_text(s == 0, blocks[s], s == last);
   return layout;
+}
+
+/// Shared weights of the embedding and the head alone, which it adds up over the first and last stage.
+void check_tied(const Plan& plan) {
+  const auto last = StageId{static_cast<int>(plan.stages.size()) - 1};
+  for (const TiedParameter& tied : plan.tied) {
+    if (tied.stages == std::vector{StageId{0}, last}) continue;
+    refuse(tied.parameter + " has copies in stages other than the first and the last; plan with --tied stage");
+  }
 }
 
 /// Stage s on worker s mod K, run in the order of Megatron's own schedule.
@@ -169,39 +89,122 @@ std::string precision_arguments(const Training& training, detail::LossList& lost
   return text;
 }
 
-/// Full recomputation is a setting of the whole model there.
-std::string recompute_arguments(const Plan& plan, detail::Lane& lane, detail::LossList& lost) {
-  if (plan.schedule.recompute != RecomputePolicy::always) {
-    detail::leave_out_recompute(plan, lane, lost);
-    return {};
-  }
+std::string argument(const std::string& name, std::int64_t value) {
+  return "--" + name + " " + std::to_string(value) + "\n";
+}
+
+/// Recomputation is a setting of the whole model there.
+std::string recompute_arguments(const Plan& plan, const detail::BlockRow& row, detail::Lane& lane,
+                                detail::LossList& lost) {
+  using Kind = detail::BlockRecompute::Kind;
+  const detail::BlockRecompute again = detail::block_recompute(plan, row);
   detail::LossList said(Losses::leave_out);
-  detail::leave_out_recompute(plan, lane, said);
-  return "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
+  detail::leave_out_recompute(plan, lane, again.kind == Kind::other ? lost : said);
+  switch (again.kind) {
+    case Kind::none:
+    case Kind::other: return {};
+    case Kind::full:
+      return "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
+    case Kind::attention: return "--recompute-granularity selective\n--recompute-modules core_attn\n";
+    case Kind::first:
+      return "--recompute-granularity full\n--recompute-method block\n" +
+             argument("recompute-num-layers", again.blocks);
+  }
+  return {};
+}
+
+/// Of a tensor group: its activations between products are split along the sequence.
+std::string tensor_arguments(const Plan& plan) {
+  if (plan.tensor_degree == 1) return {};
+  return argument("tensor-model-parallel-size", plan.tensor_degree) + "--sequence-parallel\n";
+}
+
+std::string rank_arguments(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
+  const auto order = detail::rank_order(plan, lane);
+  if (order == detail::RankOrder::pipelines) return "--use-tp-pp-dp-mapping\n";
+  if (!order) {
+    lost.add(
+        "its ranks go through the devices stage by stage, with other links than planned; plan with "
+        "--placement packed");
+  }
+  return {};
+}
+
+/// Sizes that the layers say; the architecture beside them is its reader's.
+std::string model_arguments(const detail::LanguageSizes& sizes) {
+  std::string text;
+  const auto add = [&](const std::string& name, std::int64_t value) {
+    if (value > 0) text += argument(name, value);
+  };
+  add("seq-length", sizes.sequence);
+  add("max-position-embeddings", sizes.sequence);
+  add("hidden-size", sizes.width);
+  add("ffn-hidden-size", sizes.feed_forward);
+  add("num-attention-heads", sizes.heads);
+  if (sizes.key_value_heads > 0 && sizes.key_value_heads != sizes.heads)
+    text += "--group-query-attention\n" + argument("num-query-groups", sizes.key_value_heads);
+  if (!sizes.tied) text += "--untie-embeddings-and-output-weights\n";
+  return text;
+}
+
+/// Files of arguments have one to a line; `*` and `|` are not the shell's.
+std::string launcher(const Plan& plan) {
+  const detail::Processes processes = detail::processes_of(plan);
+  return "#!/usr/bin/env bash\n"
+         "# MEGATRON=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
+         "set -euf\n"
+         "here=$(dirname \"$0\")\n"
+         "exec torchrun --nproc-per-node " +
+         std::to_string(processes.per_node) + " --nnodes " + std::to_string(processes.nodes) +
+         " --node-rank \"${NODE_RANK:-0}\" \\\n"
+         "  --master-addr \"${MASTER_ADDR:-localhost}\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
+         "  \"${MEGATRON:?the folder of Megatron-LM}/pretrain_gpt.py\" \\\n"
+         "  $(cat \"$here/arguments.txt\" \"$here/model.txt\") \"$@\"\n";
+}
+
+detail::TrainerNotes notes_of(const Plan& plan) {
+  detail::TrainerNotes notes{.trainer = "Megatron-LM (core release 0.13 and later)",
+                             .launch =
+                                 "MEGATRON=Megatron-LM bash launch.sh --data-path DATA --tokenizer-type "
+                                 "TYPE --lr 3e-4 --train-iters 1000\n",
+                             .yours = {"data, tokenizer, learning rate, number of steps",
+                                       "architecture beside the sizes in model.txt: --normalization, --swiglu, "
+                                       "--position-embedding-type, --disable-bias-linear, dropout"},
+                             .not_modelled = {"its fused and Transformer Engine kernels",
+                                              "the padding of the vocabulary (--make-vocab-size-divisible-by)",
+                                              "overlap that it offers and these arguments do not ask for: "
+                                              "--overlap-grad-reduce, --overlap-param-gather"}};
+  if (plan.tensor_degree > 1)
+    notes.not_modelled.emplace_back(
+        "--tp-comm-overlap; the group's communication counts as the profile has it");
+  return notes;
 }
 
 }  // namespace
 
 TrainerExport export_megatron(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer);
-  const Blocks blocks = blocks_of(resolve(plan.model));
-  const std::string layout = layout_of(plan, blocks);
-  const std::string recompute = recompute_arguments(plan, lane, lost);
+  detail::Lane lane = detail::lane_of(plan, kTrainer, detail::Copies::allowed);
+  check_tied(plan);
+  const ResolvedModel model = resolve(plan.model);
+  const detail::BlockRow row = detail::block_row_of(model, kTrainer);
+  const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kTrainer));
+  const std::string recompute = recompute_arguments(plan, row, lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);
+  const std::string ranks = rank_arguments(plan, lane, lost);
   const Training& training = plan.training;
-  const auto argument = [](const std::string& name, std::size_t value) {
-    return "--" + name + " " + std::to_string(value) + "\n";
-  };
   TrainerExport out;
   out.lost = lost.settle(kTrainer);
-  out.files = {
-      {"arguments.txt", argument("pipeline-model-parallel-size", lane.programs.size()) +
-                            "--pipeline-model-parallel-layout " + layout + "\n" +
-                            argument("num-layers", blocks.begins.size()) +
-                            argument("micro-batch-size", at(training.mini_batch / training.micro_batches)) +
-                            argument("global-batch-size", at(training.mini_batch)) + recompute + precision}};
+  out.files = {{"arguments.txt",
+                argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
+                    "--pipeline-model-parallel-layout " + layout + "\n" + argument("num-layers", row.size()) +
+                    argument("micro-batch-size", training.mini_batch / training.micro_batches) +
+                    argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) + ranks +
+                    recompute + precision},
+               {"model.txt", model_arguments(detail::language_sizes(model, row))},
+               {"launch.sh", launcher(plan)},
+               {"README.md", detail::trainer_readme(plan, lane, notes_of(plan), out.lost)}};
   return out;
 }
 

@@ -7,7 +7,6 @@
 
 #include "libplan/interop/torch_launcher.h"
 #include "libplan/interop/trainer_export.h"
-#include "libplan/schedule/csv.h"
 #include "libprofile/core/device_name.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -17,21 +16,22 @@ namespace {
 
 const std::string kTrainer = "torch.distributed.pipelining";
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Error(ErrorKind::data, kTrainer + " cannot run this plan: " + why);
+[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
+  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
 }
 
 /// The runtime hands tensors from a stage to the next one only, and data to the first.
-void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of) {
+void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, const std::string& trainer) {
   for (std::size_t i = 0; i < stage_of.size(); ++i) {
     for (const TensorSource& source : model.layers[i].sources) {
       const auto from = at(source.index);
       const bool data = source.kind != TensorSource::Kind::layer;
       if (data ? stage_of[i] == 0 : stage_of[i] - stage_of[from] <= 1) continue;
       const std::string what = data ? "the data" : "the output of " + model.graph.layers[from].name;
-      refuse(model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) + " reads " + what +
-             (data ? "" : " in stage " + std::to_string(stage_of[from])) + ", which its runtime hands to the " +
-             (data ? "first" : "next") + " stage only; plan with cuts that keep the two closer");
+      refuse(trainer, model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) + " reads " +
+                          what + (data ? "" : " in stage " + std::to_string(stage_of[from])) +
+                          ", which its runtime hands to the " + (data ? "first" : "next") +
+                          " stage only; plan with cuts that keep the two closer");
     }
   }
 }
@@ -80,7 +80,7 @@ class Modules {
 
 /// Per stage its modules. The cut comes before the first one: code before it goes to the stage before.
 std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::vector<int>& stage_of,
-                                                 detail::LossList& lost) {
+                                                 const std::string& trainer, detail::LossList& lost) {
   const Modules modules(plan, stage_of);
   std::vector<std::vector<std::string>> stages(plan.stages.size());
   for (std::size_t i = 0; i < stage_of.size(); ++i) {
@@ -95,7 +95,7 @@ std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::ve
   }
   for (std::size_t s = 1; s < stages.size(); ++s) {
     if (stages[s].empty())
-      refuse("no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
+      refuse(trainer, "no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
   }
   return stages;
 }
@@ -144,24 +144,29 @@ Json settings_of(const Plan& plan, const detail::Lane& lane) {
 
 }  // namespace
 
+std::vector<std::vector<std::string>> detail::stage_modules(const Plan& plan, const std::string& trainer,
+                                                            LossList& lost) {
+  const std::vector<int> stage_of = stage_of_layers(plan);
+  check_edges(resolve(plan.model), stage_of, trainer);
+  return modules_of(plan, stage_of, trainer, lost);
+}
+
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
   detail::Lane lane = detail::lane_of(plan, kTrainer);
-  const std::vector<int> stage_of = detail::stage_of_layers(plan);
-  check_edges(resolve(plan.model), stage_of);
+  const Json modules = detail::stage_modules(plan, kTrainer, lost);
   if (plan.training.memory_format != MemoryFormat::contiguous)
     lost.add("tensors are contiguous between its stages, not " +
              std::string(name_of(plan.training.memory_format)));
   if (plan.training.precision == Precision::mixed)
     lost.add("launch.py keeps no float32 copies of half weights; plan with --precision autocast");
-  const Json modules = modules_of(plan, stage_of, lost);
+  if (plan.tensor_degree > 1)
+    lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
   detail::leave_out_recompute(plan, lane, lost);
-  ProgramSet rows;
-  rows.workers = lane.programs;
   TrainerExport out;
   out.lost = lost.settle(kTrainer);
   out.files = {{"modules.json", dump_json(modules)},
-               {"schedule.csv", to_csv(rows)},
+               {"schedule.csv", detail::schedule_csv(lane)},
                {"settings.json", dump_json(settings_of(plan, lane))},
                {"launch.py", std::string(kTorchLauncher)}};
   return out;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "libplan/schedule/csv.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -14,14 +15,14 @@ namespace {
   throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
 }
 
-void check_step(const Plan& plan, const std::string& trainer) {
+void check_step(const Plan& plan, const std::string& trainer, Copies copies) {
   if (plan.schedule.weight_policy != WeightPolicy::flush || plan.workers.front().program.stream) {
     refuse(
         trainer,
         "schedule " + plan.schedule.name +
             " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   }
-  if (!plan.tied.empty()) {
+  if (!plan.tied.empty() && copies == Copies::refused) {
     refuse(trainer, plan.tied.front().parameter +
                         " has copies in several stages, whose gradients nobody there would add; plan with "
                         "--tied stage");
@@ -84,8 +85,8 @@ std::vector<std::string> LossList::settle(const std::string& trainer) const {
   throw Error(ErrorKind::data, text + " --lossy exports the rest");
 }
 
-Lane lane_of(const Plan& plan, const std::string& trainer) {
-  check_step(plan, trainer);
+Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
+  check_step(plan, trainer, copies);
   const int replicas = replicas_of(plan, trainer);
   Lane lane{.micro_batches = plan.training.micro_batches / replicas};
   for (int r = 0; r < replicas; ++r) {
@@ -109,6 +110,12 @@ Lane lane_of(const Plan& plan, const std::string& trainer) {
     }
   }
   return lane;
+}
+
+std::string schedule_csv(const Lane& lane) {
+  ProgramSet rows;
+  rows.workers = lane.programs;
+  return to_csv(rows);
 }
 
 void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {

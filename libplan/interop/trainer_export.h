@@ -30,10 +30,20 @@ enum class Losses { refuse, leave_out };
 /// that came from there. Throws pp::Error (data) that names everything the plan would lose.
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
 
-/// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them. The
-/// model is a row of equal blocks (layers `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and
-/// no block is cut. Throws as export_torch_pipelining().
+/// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them,
+/// `model.txt` with the model's sizes, `launch.sh`, README.md. The model is a row of equal blocks (layers
+/// `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and no block is cut; embedding and head
+/// may share their weights. Throws as export_torch_pipelining().
 TrainerExport export_megatron(const Plan& plan, Losses losses);
+
+/// For TorchTitan, 0.2: `config.toml`, `schedule.csv`, README.md. Models as for Megatron-LM, whose modules have
+/// TorchTitan's own names (`tok_embeddings`, `layers.0`, `norm`, `output`). Throws as
+/// export_torch_pipelining().
+TrainerExport export_torchtitan(const Plan& plan, Losses losses);
+
+/// For NeMo AutoModel, 0.3: `config.yaml`, `schedule.csv`, README.md. Modules have the names of the layers'
+/// scopes, which are transformers' for a model of a config.json. Throws as export_torch_pipelining().
+TrainerExport export_automodel(const Plan& plan, Losses losses);
 
 namespace detail {
 
@@ -61,9 +71,21 @@ struct Lane {
   int replicas() const { return static_cast<int>(workers.size()); }
 };
 
+/// Whether the trainer adds the gradients of weights that several stages share.
+enum class Copies { refused, allowed };
+
 /// Throws pp::Error (data) for plans that are not r equal pipelines of whole micro-batches, whose weights are
 /// updated otherwise than once per step, or that share weights over stages.
-Lane lane_of(const Plan& plan, const std::string& trainer);
+Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies = Copies::refused);
+
+/// The programs of a lane in PyTorch's exchange form, a row per rank.
+std::string schedule_csv(const Lane& lane);
+
+/// Per stage the names of its modules, as torch_pipelining writes them. Throws pp::Error (data) in the name of
+/// `trainer` where a tensor passes over a stage or no module begins in one; code that goes to the stage before
+/// is lost.
+std::vector<std::vector<std::string>> stage_modules(const Plan& plan, const std::string& trainer,
+                                                    LossList& lost);
 
 /// Adds what runs again to the list, and takes R out of the programs.
 void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost);

@@ -91,6 +91,10 @@ struct PlanRequest {
   int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
+  /// Only numbers of replicas that divide the micro-batches, of schedules with equal replicas.
+  bool even_replicas = false;
+  /// For whom the request was narrowed, which the plan says in its context; empty: nobody.
+  std::string trainer;
 
   /// Shared weights in one stage, or copies in several, which train to the same bits. Copies want a flush; with
   /// replicas they are equal to rounding.

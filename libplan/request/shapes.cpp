@@ -25,12 +25,12 @@ std::string joined(const std::vector<int>& numbers, std::string_view separator) 
   return text;
 }
 
-/// Every number of replicas, with as many devices as whole stages of it need. Where updates aggregate, no more
-/// stages than the micro-batches of a replica.
-std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, bool aggregated) {
+/// Every number of replicas, `even` only those that divide the micro-batches, with as many devices as whole
+/// stages of it need. Where updates aggregate, no more stages than the micro-batches of a replica.
+std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, bool aggregated, bool even) {
   std::vector<SearchPart> parts;
   for (int q = whole.space.min_replicas; q <= whole.space.replica_limit(); ++q) {
-    if (aggregated && micro_batches % q != 0) continue;
+    if ((aggregated || even) && micro_batches % q != 0) continue;
     int stages = whole.space.devices / q;
     if (aggregated) stages = std::min(stages, micro_batches / q);
     SearchPart& part = parts.emplace_back(whole);
@@ -113,7 +113,7 @@ std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequ
       if (large) return large_parts(whole, schedule.synchronous ? micro_batches : 0, cluster);
       break;
     case Shape::placed: break;
-    case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy));
+    case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy), request.even_replicas);
     case Shape::straight:
       whole.space.max_replicas = 1;
       if (needs_straight(policy)) return straight_parts(whole, limited);

@@ -1,4 +1,4 @@
-// Plans for clusters that are not at hand: nodes, money, tensor groups.
+// Plans for clusters that are not at hand: nodes, money, tensor groups, other trainers' files.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -136,6 +136,13 @@ TEST_SUITE("apps/cluster_plan") {
     CHECK(rows[least("step_s")].at("front") == true);
     CHECK(rows[least("cost_per_million")].at("front") == true);
     CHECK(rows[0].at("mfu").get<double>() > 0);
+
+    grid.insert(grid.end(), {"--for", "megatron"});
+    const Outcome refused = folder.run(grid);
+    CHECK(refused.code == 2);
+    CHECK(has(refused.err, "--schedule: --for megatron takes hybrid,interleaved"));
+    *std::ranges::find(grid, "1f1b") = "hybrid";
+    CHECK(folder.run(grid).code == 0);
   }
 
   TEST_CASE("nodes that the machine cannot say are refused") {
@@ -177,6 +184,32 @@ TEST_SUITE("apps/cluster_plan") {
     const Outcome odd = folder.plan(machine, {"group.json"});
     CHECK(odd.code == 2);
     CHECK(has(odd.err, "tensor groups of 3 do not divide the 8 devices"));
+  }
+
+  TEST_CASE("from a search for a trainer to its folder") {
+    const Folder folder;
+    folder.write_group(2, 0.4);
+    const Outcome made = folder.plan({"--cluster", folder.cluster("dgx-h100.json"), "--nodes", "2", "--for",
+                                      "megatron", "--precision", "mixed", "--shard", "optimizer"},
+                                     {"group.json"});
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    CHECK(folder.written().context.at("for") == "megatron");
+    const Outcome exported = folder.run({"export", "plan.json", "--format", "megatron", "-o", "launch"});
+    CAPTURE(exported.err);
+    REQUIRE(exported.code == 0);
+    const std::string arguments = pp::read_file(folder.path() / "launch" / "arguments.txt");
+    CHECK(has(arguments, "--tensor-model-parallel-size 2\n--sequence-parallel\n"));
+    CHECK(has(arguments, "--bf16\n--use-distributed-optimizer\n"));
+    CHECK(has(pp::read_file(folder.path() / "launch" / "README.md"), "the times are estimated"));
+    CHECK(folder.run({"export", "plan.json", "--format", "megatron"}).out == arguments);
+    const Outcome nowhere = folder.run({"export", "plan.json", "--format", "torchtitan"});
+    CHECK(nowhere.code == 2);
+    CHECK(has(nowhere.err, "--format torchtitan writes several files; name their folder with -o"));
+    const Outcome refused =
+        folder.plan({"--devices", "8", "--bandwidth", "300GB/s", "--for", "megatron", "--schedule", "zb-h1"});
+    CHECK(refused.code == 2);
+    CHECK(has(refused.err, "--schedule: --for megatron takes hybrid,interleaved"));
   }
 
   TEST_CASE("a peer's cost model knows neither tensor groups nor budgets") {

@@ -1,0 +1,53 @@
+// A model as other trainers see language models: an embedding, a row of equal blocks, a head; and which of the
+// blocks stand in which stage.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libplan/plan.h"
+
+namespace pp::plan::detail {
+
+/// A row of blocks in the model: layers `PREFIX<n>.*` for n = 0, 1, ...
+struct BlockRow {
+  std::vector<std::size_t> begins;  ///< first layer of each block
+  std::size_t end = 0;              ///< behind the last one
+  std::size_t end_of(std::size_t block) const { return block + 1 < begins.size() ? begins[block + 1] : end; }
+  int size() const { return static_cast<int>(begins.size()); }
+};
+
+/// The row of blocks with equal operations and parameters that holds most of the layers. Throws pp::Error
+/// (data) in the name of `trainer` when there is none of at least two.
+BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer);
+
+/// How many blocks each stage has. Throws pp::Error (data) where a stage begins inside a block, or what stands
+/// before and behind the row is not in the first and last stage.
+std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const std::string& trainer);
+
+/// Sizes of a language model, as far as the layers say them; 0: they do not.
+struct LanguageSizes {
+  std::int64_t sequence = 0, vocabulary = 0, width = 0, feed_forward = 0, heads = 0, key_value_heads = 0;
+  bool tied = false;  ///< the head has the embedding's weights
+  bool operator==(const LanguageSizes&) const = default;
+};
+/// `feed_forward`: what the last product of a block reads.
+LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row);
+
+/// What runs again to save memory, in the words of trainers that say it for all blocks.
+struct BlockRecompute {
+  enum class Kind {
+    none,
+    full,       ///< every block
+    attention,  ///< of every block the attention between its products
+    first,      ///< the first `blocks` of every stage that has so many, and all of the others
+    other
+  };
+  Kind kind = Kind::none;
+  int blocks = 0;
+  bool operator==(const BlockRecompute&) const = default;
+};
+BlockRecompute block_recompute(const Plan& plan, const BlockRow& row);
+
+}  // namespace pp::plan::detail

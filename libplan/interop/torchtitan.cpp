@@ -1,0 +1,179 @@
+// Source: TorchTitan 0.2.1, the last releases that read TOML (torchtitan/config/job_config.py,
+// distributed/pipeline_parallel.py); later ones take the same names in Python. With a CSV file the order of
+// operations is the file's, and the schedule's name only says whether ranks hold their stages in turns or in a
+// V. The device mesh has tensor members innermost, then data parallelism, then pipelines.
+#include <algorithm>
+
+#include "libplan/interop/block_row.h"
+#include "libplan/interop/trainer_export.h"
+#include "libplan/interop/trainer_readme.h"
+#include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
+
+namespace pp::plan {
+namespace {
+
+const std::string kTrainer = "TorchTitan";
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorKind::data, kTrainer + " cannot run this plan: " + why);
+}
+
+/// Its own names of the modules of each stage: `["tok_embeddings", "layers.0"], ["layers.1", "norm",
+/// "output"]`.
+std::string module_lists(const std::vector<int>& blocks) {
+  std::string text;
+  int next = 0;
+  for (std::size_t s = 0; s < blocks.size(); ++s) {
+    std::string names = s == 0 ? "\"tok_embeddings\"" : "";
+    const auto add = [&](const std::string& name) { names += (names.empty() ? "\"" : ", \"") + name + "\""; };
+    for (int b = 0; b < blocks[s]; ++b) add("layers." + std::to_string(next++));
+    if (s + 1 == blocks.size()) {
+      add("norm");
+      add("output");
+    }
+    text += "  [" + names + "],\n";
+  }
+  return "module_fqns_per_model_part = [\n" + text + "]\n";
+}
+
+/// A class that holds stages as the lane does. Throws where there is none.
+std::string schedule_class(const detail::Lane& lane) {
+  const int workers = static_cast<int>(lane.stages.size());
+  bool loop = true, v = true;
+  for (int w = 0; w < workers; ++w) {
+    const std::vector<int>& held = lane.stages[at(w)];
+    v = v && held == std::vector{w, 2 * workers - 1 - w};
+    for (std::size_t c = 0; c < held.size(); ++c) loop = loop && held[c] == w + static_cast<int>(c) * workers;
+    loop = loop && held.size() == lane.stages.front().size();
+  }
+  if (loop) return lane.stages.front().size() == 1 ? "1F1B" : "Interleaved1F1B";
+  if (v) return "ZBVZeroBubble";
+  refuse("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
+}
+
+std::string optimizer_name(OptimizerName name, detail::LossList& lost) {
+  if (name == OptimizerName::adam) return "Adam";
+  if (name != OptimizerName::adamw)
+    lost.add("its optimizers are Adam and AdamW, not " + std::string(name_of(name)) + "; AdamW stands there");
+  return "AdamW";
+}
+
+/// Activation checkpointing is a setting of the whole model there.
+std::string checkpoint_mode(const Plan& plan, const detail::BlockRow& row, detail::Lane& lane,
+                            detail::LossList& lost) {
+  using Kind = detail::BlockRecompute::Kind;
+  const Kind again = detail::block_recompute(plan, row).kind;
+  detail::LossList said(Losses::leave_out);
+  detail::leave_out_recompute(plan, lane, again == Kind::full || again == Kind::none ? said : lost);
+  return again == Kind::full ? "full" : "none";
+}
+
+class Toml {
+ public:
+  Toml& table(const std::string& name) { return line((text_.empty() ? "[" : "\n[") + name + "]"); }
+  Toml& set(const std::string& key, std::int64_t value) { return line(key + " = " + std::to_string(value)); }
+  Toml& set(const std::string& key, const std::string& value) { return line(key + " = \"" + value + "\""); }
+  Toml& line(const std::string& text) {
+    text_ += text + "\n";
+    return *this;
+  }
+  Toml& raw(const std::string& text) {
+    text_ += text;
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void add_parallelism(Toml& toml, const Plan& plan, const detail::Lane& lane, const std::vector<int>& blocks) {
+  toml.table("parallelism")
+      .set("data_parallel_replicate_degree", 1)
+      .set("data_parallel_shard_degree", lane.replicas())
+      .set("fsdp_reshard_after_forward", "never")
+      .set("tensor_parallel_degree", plan.tensor_degree)
+      .set("pipeline_parallel_degree", std::ssize(lane.programs));
+  if (lane.programs.size() == 1) return;
+  toml.set("pipeline_parallel_schedule", schedule_class(lane))
+      .set("pipeline_parallel_schedule_csv", "schedule.csv")
+      .set("pipeline_parallel_microbatch_size", plan.training.mini_batch / plan.training.micro_batches)
+      .raw(module_lists(blocks));
+}
+
+/// Everything in one type, or weights in float32 and products in a half type.
+void add_types(Toml& toml, const Training& training) {
+  const bool half = training.dtype == DType::bfloat16;
+  const bool weights = half && training.precision == Precision::plain;
+  toml.set("dtype", weights ? "bfloat16" : "float32")
+      .set("mixed_precision_param", half ? "bfloat16" : "float32");
+}
+
+/// Without a pipeline a rank accumulates over micro-batches of its local batch size.
+int local_batch(const Plan& plan, const detail::Lane& lane) {
+  const Training& training = plan.training;
+  const bool pipeline = lane.programs.size() > 1;
+  return training.mini_batch / (pipeline ? lane.replicas() : training.micro_batches);
+}
+
+detail::TrainerNotes notes_of(const Plan& plan, const detail::LanguageSizes& sizes, int blocks) {
+  const detail::Processes processes = detail::processes_of(plan);
+  const auto count = [](const std::string& name, std::int64_t n) {
+    return n > 0 ? ", " + name + " " + std::to_string(n) : "";
+  };
+  return {.trainer = "TorchTitan (0.2.1)",
+          .launch = "cd DIR && torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
+                    std::to_string(processes.nodes) + " -m torchtitan.train --job.config_file config.toml\n",
+          .yours = {"model.name and model.flavor: one of " + std::to_string(blocks) + " layers" +
+                        count("width", sizes.width) + count("heads", sizes.heads) +
+                        count("key-value heads", sizes.key_value_heads) +
+                        count("feed-forward width", sizes.feed_forward) + count("vocabulary", sizes.vocabulary),
+                    "hf_assets_path, dataset, learning rate, steps",
+                    "with data degree 1 its FSDP, which casts to bfloat16, is off: see mixed_precision_param"},
+          .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "
+                           "planned where replicas are several",
+                           "torch.compile and its fused kernels"}};
+}
+
+}  // namespace
+
+TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
+  detail::LossList lost(losses);
+  detail::Lane lane = detail::lane_of(plan, kTrainer);
+  const ResolvedModel model = resolve(plan.model);
+  const detail::BlockRow row = detail::block_row_of(model, kTrainer);
+  const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTrainer);
+  const detail::LanguageSizes sizes = detail::language_sizes(model, row);
+  const std::string mode = checkpoint_mode(plan, row, lane, lost);
+  if (plan.training.precision == Precision::mixed)
+    lost.add("it keeps weights in float32, not in a half type; plan with --precision autocast");
+  const auto order = detail::rank_order(plan, lane);
+  if (!order || order == detail::RankOrder::pipelines)
+    lost.add(
+        "its ranks go through the devices stage by stage, with other links than planned; plan with "
+        "--placement packed");
+  Toml toml;
+  toml.table("job").set("dump_folder", "outputs").set("description", plan.model.name);
+  toml.table("model").line("name = \"llama3\"  # yours").line("flavor = \"8B\"  # yours");
+  toml.line("hf_assets_path = \"./assets/hf\"  # yours");
+  toml.table("optimizer").set("name", optimizer_name(plan.training.optimizer, lost)).line("lr = 3e-4  # yours");
+  toml.table("lr_scheduler").line("warmup_steps = 200  # yours");
+  toml.table("training")
+      .set("local_batch_size", local_batch(plan, lane))
+      .set("global_batch_size", plan.training.mini_batch);
+  if (sizes.sequence > 0) toml.set("seq_len", sizes.sequence);
+  add_types(toml, plan.training);
+  toml.line("steps = 1000  # yours").line("dataset = \"c4\"  # yours");
+  add_parallelism(toml, plan, lane, blocks);
+  toml.table("activation_checkpoint").set("mode", mode);
+  TrainerExport out;
+  out.lost = lost.settle(kTrainer);
+  out.files = {{"config.toml", toml.text()}};
+  if (lane.programs.size() > 1) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
+  out.files.push_back(
+      {"README.md", detail::trainer_readme(plan, lane, notes_of(plan, sizes, row.size()), out.lost)});
+  return out;
+}
+
+}  // namespace pp::plan

@@ -1,0 +1,110 @@
+#include "libplan/interop/trainer_rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "libprofile/core/error.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::string_view kMegatronSchedules = "hybrid,interleaved";
+constexpr std::string_view kTorchSchedules = "hybrid,interleaved,looped-bfs,zb-h1,zb-v,dualpipe-v";
+
+/// Whether `list` names the item; both are without spaces.
+bool names(std::string_view list, std::string_view item) {
+  return (',' + std::string(list) + ',').find(',' + std::string(item) + ',') != std::string::npos;
+}
+
+/// Nothing asked for, or nothing but some of these.
+template <const std::string_view& kList>
+bool schedules_within(const PlanRequest& request) {
+  std::string_view left = request.schedule;
+  if (left == PlanRequest{}.schedule) return true;
+  while (true) {
+    const std::size_t comma = left.find(',');
+    if (!names(kList, left.substr(0, comma))) return false;
+    if (comma == left.npos) return true;
+    left.remove_prefix(comma + 1);
+  }
+}
+
+template <const std::string_view& kList>
+void take_schedules(PlanRequest& request) {
+  if (request.schedule == PlanRequest{}.schedule) request.schedule = kList;
+}
+
+constexpr TrainerRule kBlocks{"--cut-at", "block", "its stages hold whole transformer layers",
+                              [](const PlanRequest& r) { return !r.cut_at || r.cut_at->depth == 0; },
+                              [](PlanRequest& r) { r.cut_at.emplace(); }};
+constexpr TrainerRule kPacked{"--placement", "packed",
+                              "its ranks go through the devices stage by stage, replicas side by side",
+                              [](const PlanRequest& r) {
+                                return r.placement == Placement::automatic || r.placement == Placement::packed;
+                              },
+                              [](PlanRequest& r) { r.placement = Placement::packed; }};
+constexpr TrainerRule kEven{"--replicas", "one number that divides the micro-batches",
+                            "its data-parallel ranks run the same pipeline on equally many micro-batches",
+                            [](const PlanRequest& r) {
+                              return std::ranges::adjacent_find(r.replicas, std::ranges::not_equal_to()) ==
+                                     r.replicas.end();
+                            },
+                            [](PlanRequest& r) { r.even_replicas = true; }};
+constexpr TrainerRule kRecompute{"--recompute", "never or always", "it recomputes in every layer or in none",
+                                 [](const PlanRequest& r) {
+                                   return r.recompute == RecomputeMode::never ||
+                                          r.recompute == RecomputeMode::always;
+                                 },
+                                 [](PlanRequest&) {}};
+constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
+                             "it updates weights when all micro-batches of a step are through",
+                             [](const PlanRequest& r) { return !r.allow_async && !r.weight_policy; },
+                             [](PlanRequest&) {}};
+
+constexpr std::array kMegatron{
+    TrainerRule{"--schedule", kMegatronSchedules, "it has 1F1B, pipelines side by side, and interleaved 1F1B",
+                schedules_within<kMegatronSchedules>, take_schedules<kMegatronSchedules>},
+    TrainerRule{"--window", "win", "its 1F1B keeps no more micro-batches in flight than stages follow",
+                [](const PlanRequest& r) { return !r.window || r.window == WindowRule::win; },
+                [](PlanRequest& r) { r.window = WindowRule::win; }},
+    kBlocks,
+    kEven,
+    kPacked,
+    kRecompute,
+    kFlush};
+
+constexpr std::array kTorchTitan{
+    TrainerRule{"--schedule", kTorchSchedules, "its ranks hold their stages in turns, or two of them in a V",
+                schedules_within<kTorchSchedules>, take_schedules<kTorchSchedules>},
+    kBlocks,
+    kEven,
+    kPacked,
+    TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
+                [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
+                [](PlanRequest& r) { r.tied = TiedWeights::stage; }},
+    TrainerRule{"--precision", "autocast or plain", "it keeps weights in float32, products in a half type",
+                [](const PlanRequest& r) { return r.precision != Precision::mixed; }, [](PlanRequest&) {}},
+    kRecompute,
+    kFlush};
+
+}  // namespace
+
+std::span<const TrainerRule> rules_of(Trainer trainer) {
+  if (trainer == Trainer::megatron) return kMegatron;
+  return kTorchTitan;
+}
+
+PlanRequest for_trainer(Trainer trainer, PlanRequest request) {
+  for (const TrainerRule& rule : rules_of(trainer)) {
+    if (!rule.admits(request)) {
+      throw Error(ErrorKind::usage, std::string(rule.option) + ": --for " + std::string(name_of(trainer)) +
+                                        " takes " + std::string(rule.value) + " (" +
+                                        std::string(rule.reason) + "); leave one of the two out");
+    }
+    rule.apply(request);
+  }
+  request.trainer = name_of(trainer);
+  return request;
+}
+
+}  // namespace pp::plan

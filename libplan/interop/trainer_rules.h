@@ -1,0 +1,43 @@
+// What other trainers can run, as limits of a search: the best plan among those that can be exported, in place
+// of a refusal afterwards.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "libplan/request/plan_request.h"
+#include "libprofile/core/enum_names.h"
+
+namespace pp::plan {
+
+enum class Trainer { megatron, torchtitan };
+
+}  // namespace pp::plan
+
+namespace pp {
+template <>
+struct EnumNames<plan::Trainer> {
+  static constexpr std::array table{std::pair{plan::Trainer::megatron, "megatron"sv},
+                                    std::pair{plan::Trainer::torchtitan, "torchtitan"sv}};
+};
+}  // namespace pp
+
+namespace pp::plan {
+
+/// One limit: as if `option` had been given, and why.
+struct TrainerRule {
+  std::string_view option;
+  std::string_view value;
+  std::string_view reason;
+  bool (*admits)(const PlanRequest& request);  ///< what the request says already; else it is refused
+  void (*apply)(PlanRequest& request);         ///< does nothing where the request says it already
+};
+
+/// The table, in the order in which the limits are applied. Sources: megatron.cpp, torchtitan.cpp.
+std::span<const TrainerRule> rules_of(Trainer trainer);
+
+/// The request within what the trainer can run, and named after it (PlanRequest::trainer). Throws pp::Error
+/// (usage) where it asks for something else: the option, what the trainer takes, and why.
+PlanRequest for_trainer(Trainer trainer, PlanRequest request);
+
+}  // namespace pp::plan

@@ -1,0 +1,308 @@
+// Folders that trainers are started from. Each option was looked up in the trainer's public sources, which the
+// exporters name; the texts here are written out by hand from them.
+#include <nlohmann/json.hpp>
+
+#include "libplan/interop/block_row.h"
+#include "libplan/interop/trainer_export.h"
+#include "libplan/interop/trainer_readme.h"
+#include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
+#include "tests/support/doctest.h"
+#include "tests/support/plans.h"
+
+TEST_SUITE_BEGIN("libplan/interop/trainer_folders");
+
+namespace pp::plan {
+namespace {
+
+Layer layer(const std::string& name, const std::string& op, const std::string& input,
+            Attributes attributes = {}) {
+  return {name, op, {input}, std::move(attributes), ""};
+}
+
+/// embed, then blocks of norm, attention of two heads, up to 8, act, down to 4; then norm and head: 16 words, 8
+/// positions, width 4. Layers: 1 + 5 * blocks + 2.
+ModelGraph language(int blocks, bool tied = false) {
+  ModelGraph graph;
+  graph.name = "language";
+  graph.inputs = {{"tokens", {{8}, DType::int64}}};
+  graph.targets = {{"next", {{8}, DType::int64}}};
+  const auto width = [](std::int64_t n) { return Attributes{{"out_features", n}, {"bias", false}}; };
+  graph.layers = {layer("embed", "embedding", "tokens",
+                        {{"num_embeddings", std::int64_t{16}}, {"embedding_dim", std::int64_t{4}}})};
+  for (int n = 0; n < blocks; ++n) {
+    const std::string block = "h." + std::to_string(n) + ".";
+    graph.layers.push_back(layer(block + "norm", "layer_norm", graph.layers.back().name));
+    graph.layers.push_back(
+        layer(block + "attention", "multi_head_attention", block + "norm", {{"num_heads", std::int64_t{2}}}));
+    graph.layers.push_back(layer(block + "up", "linear", block + "attention", width(8)));
+    graph.layers.push_back(layer(block + "act", "gelu", block + "up"));
+    graph.layers.push_back(layer(block + "down", "linear", block + "act", width(4)));
+  }
+  graph.layers.push_back(layer("norm", "layer_norm", graph.layers.back().name));
+  graph.layers.push_back(layer("head", "linear", "norm", width(16)));
+  if (tied) graph.layers.back().weights_of = "embed";
+  graph.outputs = {"head"};
+  graph.loss = LossSpec{"cross_entropy", {"head", "next"}, {}};
+  return graph;
+}
+
+/// Cut in front of these blocks.
+Plan plan_of(int blocks, const std::vector<int>& cuts, const std::vector<int>& replicas = {},
+             const std::string& schedule = "hybrid") {
+  std::vector<int> layers;
+  for (const int block : cuts) layers.push_back(1 + 5 * block);
+  return ::make_plan({.model = language(blocks), .cuts = layers, .replicas = replicas, .schedule = schedule});
+}
+
+std::string file(const TrainerExport& out, const std::string& name) {
+  for (const ExportedFile& f : out.files)
+    if (f.name == name) return f.content;
+  FAIL("no file ", name);
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string megatron(const Plan& plan, Losses losses = Losses::refuse) {
+  return file(export_megatron(plan, losses), "arguments.txt");
+}
+
+template <class Export>
+std::string refusal(Export&& exported) {
+  try {
+    exported();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// Block `block` of the plan runs these of its layers again.
+void run_again(Plan& plan, int block, const std::vector<std::string>& names) {
+  plan.schedule.recompute = RecomputePolicy::per_stage;
+  for (const std::string& name : names) {
+    const std::string layer = "h." + std::to_string(block) + "." + name;
+    for (Stage& stage : plan.stages)
+      if (std::ranges::find(stage.layers, layer) != stage.layers.end()) stage.recompute.push_back(layer);
+  }
+}
+
+const std::vector<std::string> kAll{"norm", "attention", "up", "act", "down"};
+
+}  // namespace
+
+TEST_CASE("sizes of a language model are read off its layers") {
+  const ResolvedModel model = resolve(language(3));
+  const detail::BlockRow row = detail::block_row_of(model, "test");
+  CHECK(row.begins == std::vector<std::size_t>{1, 6, 11});
+  CHECK(row.end == 16);
+  CHECK(detail::language_sizes(model, row) ==
+        detail::LanguageSizes{
+            .sequence = 8, .vocabulary = 16, .width = 4, .feed_forward = 8, .heads = 2, .key_value_heads = 0});
+}
+
+TEST_CASE("Megatron: a folder of arguments, sizes, a launcher and a page") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.tensor_degree = 4;
+  const TrainerExport out = export_megatron(plan, Losses::refuse);
+  CHECK(file(out, "arguments.txt") ==
+        "--pipeline-model-parallel-size 2\n"
+        "--pipeline-model-parallel-layout Et|t*2L\n"
+        "--num-layers 3\n"
+        "--micro-batch-size 2\n"
+        "--global-batch-size 8\n"
+        "--tensor-model-parallel-size 4\n"
+        "--sequence-parallel\n");
+  CHECK(file(out, "model.txt") ==
+        "--seq-length 8\n"
+        "--max-position-embeddings 8\n"
+        "--hidden-size 4\n"
+        "--ffn-hidden-size 8\n"
+        "--num-attention-heads 2\n"
+        "--untie-embeddings-and-output-weights\n");
+  // Four groups of four GPUs on the one node.
+  CHECK(has(file(out, "launch.sh"), "torchrun --nproc-per-node 16 --nnodes 1 "));
+  const std::string page = file(out, "README.md");
+  CHECK(page.starts_with("# language for Megatron-LM"));
+  CHECK(has(page, "| pipeline, data, tensor degree | 2, 2, 4 |\n"));
+  CHECK(has(page, "| mini-batch | 8 samples in 4 micro-batches |\n"));
+  CHECK(has(page, "\n## Not modelled\n"));
+  CHECK_FALSE(has(page, "Left out of the plan"));
+}
+
+TEST_CASE("Megatron: ranks follow its own order, its other order, or are named") {
+  // Workers 0 and 1 are the replicas of stage 0, on devices 0 and 1.
+  Plan plan = plan_of(3, {1}, {2, 2});
+  CHECK_FALSE(has(megatron(plan), "mapping"));
+  std::swap(plan.workers[1].device, plan.workers[2].device);  // a replica's stages on devices 0 and 1
+  CHECK(has(megatron(plan), "--use-tp-pp-dp-mapping\n"));
+  std::swap(plan.workers[2].device, plan.workers[3].device);
+  CHECK(has(refusal([&] { export_megatron(plan, Losses::refuse); }), "plan with --placement packed"));
+  const TrainerExport out = export_megatron(plan, Losses::leave_out);
+  CHECK(out.lost.size() == 1);
+  CHECK(has(file(out, "README.md"), "\n## Left out of the plan\n\n- its ranks go through the devices"));
+}
+
+TEST_CASE("Megatron: all recomputation that its options can say, and no other") {
+  const auto flags = [](const std::function<void(Plan&)>& change) {
+    Plan plan = plan_of(4, {2});
+    change(plan);
+    const std::string text = megatron(plan);
+    const std::size_t at = text.find("--recompute");
+    return at == text.npos ? "" : text.substr(at);
+  };
+  CHECK(flags([](Plan&) {}).empty());
+  const std::string full = "--recompute-granularity full\n";
+  CHECK(flags([](Plan& plan) {
+          for (int b = 0; b < 4; ++b) run_again(plan, b, kAll);
+        }) == full + "--recompute-method uniform\n--recompute-num-layers 1\n");
+  CHECK(flags([](Plan& plan) {
+          for (int b = 0; b < 4; ++b) run_again(plan, b, {"attention"});
+        }) == "--recompute-granularity selective\n--recompute-modules core_attn\n");
+  // Stages hold blocks 0, 1 and 2, 3: the first of each.
+  CHECK(flags([](Plan& plan) {
+          for (const int b : {0, 2}) run_again(plan, b, kAll);
+        }) == full + "--recompute-method block\n--recompute-num-layers 1\n");
+  const auto other = [](const std::function<void(Plan&)>& change) {
+    Plan plan = plan_of(4, {2});
+    change(plan);
+    return refusal([&] { export_megatron(plan, Losses::refuse); });
+  };
+  CHECK(has(other([](Plan& plan) { run_again(plan, 0, kAll); }), "forwards of stage 0 do not run again"));
+  CHECK(has(other([](Plan& plan) {
+              for (const int b : {1, 3}) run_again(plan, b, kAll);  // not the first
+            }),
+            "do not run again"));
+  CHECK(has(other([](Plan& plan) {
+              for (int b = 0; b < 4; ++b) run_again(plan, b, {"act"});
+            }),
+            "do not run again"));
+}
+
+TEST_CASE("Megatron: embedding and head may share weights over the first and last stage") {
+  const Plan tied = ::make_plan({.model = language(3, true), .cuts = {6}, .schedule = "hybrid"});
+  REQUIRE(tied.tied.size() == 1);
+  const TrainerExport out = export_megatron(tied, Losses::refuse);
+  CHECK(has(file(out, "arguments.txt"), "Et|t*2L"));
+  CHECK_FALSE(has(file(out, "model.txt"), "--untie"));
+  Plan elsewhere = tied;
+  elsewhere.tied[0].stages = {StageId{1}};
+  CHECK(has(refusal([&] { export_megatron(elsewhere, Losses::refuse); }), "other than the first and the last"));
+}
+
+TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of operations") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.training.optimizer = OptimizerName::adamw;
+  plan.training.precision = Precision::autocast;
+  plan.training.dtype = DType::bfloat16;
+  const TrainerExport out = export_torchtitan(plan, Losses::refuse);
+  CHECK(file(out, "config.toml") ==
+        "[job]\n"
+        "dump_folder = \"outputs\"\n"
+        "description = \"language\"\n"
+        "\n[model]\n"
+        "name = \"llama3\"  # yours\n"
+        "flavor = \"8B\"  # yours\n"
+        "hf_assets_path = \"./assets/hf\"  # yours\n"
+        "\n[optimizer]\n"
+        "name = \"AdamW\"\n"
+        "lr = 3e-4  # yours\n"
+        "\n[lr_scheduler]\n"
+        "warmup_steps = 200  # yours\n"
+        "\n[training]\n"
+        "local_batch_size = 4\n"
+        "global_batch_size = 8\n"
+        "seq_len = 8\n"
+        "dtype = \"float32\"\n"
+        "mixed_precision_param = \"bfloat16\"\n"
+        "steps = 1000  # yours\n"
+        "dataset = \"c4\"  # yours\n"
+        "\n[parallelism]\n"
+        "data_parallel_replicate_degree = 1\n"
+        "data_parallel_shard_degree = 2\n"
+        "fsdp_reshard_after_forward = \"never\"\n"
+        "tensor_parallel_degree = 1\n"
+        "pipeline_parallel_degree = 2\n"
+        "pipeline_parallel_schedule = \"1F1B\"\n"
+        "pipeline_parallel_schedule_csv = \"schedule.csv\"\n"
+        "pipeline_parallel_microbatch_size = 2\n"
+        "module_fqns_per_model_part = [\n"
+        "  [\"tok_embeddings\", \"layers.0\"],\n"
+        "  [\"layers.1\", \"layers.2\", \"norm\", \"output\"],\n"
+        "]\n"
+        "\n[activation_checkpoint]\n"
+        "mode = \"none\"\n");
+  // 1F1B of two micro-batches in each replica.
+  CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  CHECK(
+      has(file(out, "README.md"), "one of 3 layers, width 4, heads 2, feed-forward width 8, vocabulary 16\n"));
+}
+
+TEST_CASE("TorchTitan: stages in turns, in a V, and without a pipeline") {
+  const auto toml = [](const Plan& plan) {
+    Plan adam = plan;
+    adam.training.optimizer = OptimizerName::adam;
+    return file(export_torchtitan(adam, Losses::refuse), "config.toml");
+  };
+  CHECK(has(toml(plan_of(4, {1, 2, 3}, {}, "interleaved")), "\"Interleaved1F1B\""));
+  CHECK(has(toml(plan_of(4, {1, 2, 3}, {}, "zb-v")), "\"ZBVZeroBubble\""));
+  Plan half = plan_of(4, {1, 2, 3});
+  half.training.dtype = DType::bfloat16;  // all of it
+  CHECK(has(toml(half), "dtype = \"bfloat16\"\nmixed_precision_param = \"bfloat16\"\n"));
+  const std::string alone = toml(plan_of(4, {}, {2}));
+  CHECK(has(alone, "pipeline_parallel_degree = 1\n"));
+  CHECK_FALSE(has(alone, "pipeline_parallel_schedule"));
+  CHECK(has(alone, "local_batch_size = 2\n"));  // eight samples in four micro-batches
+}
+
+TEST_CASE("TorchTitan: what it cannot do is named") {
+  Plan plan = plan_of(3, {1}, {2, 2});  // plain SGD
+  CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }),
+            "its optimizers are Adam and AdamW, not sgd"));
+  plan.training.optimizer = OptimizerName::adamw;
+  plan.training.precision = Precision::mixed;
+  CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }), "plan with --precision autocast"));
+  plan.training.precision = Precision::plain;
+  std::swap(plan.workers[1].device, plan.workers[2].device);
+  CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }), "plan with --placement packed"));
+}
+
+TEST_CASE("NeMo AutoModel: degrees, modules by the layers' names, the order of operations") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.tensor_degree = 2;
+  plan.training.optimizer = OptimizerName::adamw;
+  const TrainerExport out = export_automodel(plan, Losses::refuse);
+  const std::string text = file(out, "config.yaml");
+  CHECK(has(text, "step_scheduler:\n  global_batch_size: 8\n  local_batch_size: 4\n"));
+  CHECK(has(text,
+            "distributed:\n"
+            "  strategy: fsdp2\n"
+            "  dp_size: 2\n"
+            "  tp_size: 2\n"
+            "  pp_size: 2\n"
+            "  cp_size: 1\n"
+            "  sequence_parallel: true\n"
+            "  activation_checkpointing: false\n"
+            "  pipeline:\n"
+            "    pp_schedule: 1f1b"));
+  CHECK(has(text,
+            "    module_fqns_per_model_part:\n"
+            "      - [\"embed\",\"h.0\"]\n"
+            "      - [\"h.1\",\"h.2\",\"norm\",\"head\"]\n"));
+  CHECK(has(text, "  seq_len: 8\n"));
+  CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+}
+
+TEST_CASE("processes: the GPUs that the plan uses on each node") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.tensor_degree = 2;
+  plan.devices[2].node = plan.devices[3].node = "b";
+  CHECK(detail::processes_of(plan).nodes == 2);
+  CHECK(detail::processes_of(plan).per_node == 4);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();

@@ -1,0 +1,159 @@
+#include "libplan/interop/trainer_rules.h"
+#include "libplan/answer/make_plan.h"
+
+#include "libplan/interop/trainer_export.h"
+#include "libprofile/core/error.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/interop/trainer_rules");
+
+namespace pp::plan {
+namespace {
+
+/// embed, h.0.a, h.0.b, .., h.3.b, head: uneven blocks would be no row, so the ends differ and weigh.
+Profile language() {
+  std::vector<test::LayerRow> rows{{3, 4, 3'000'000, 50'000, 100, 0, 0}};
+  for (int block = 0; block < 4; ++block) {
+    rows.push_back({1, 2, 1'000'000, 90'000, 100, 0, 0});
+    rows.push_back({2, 5, 2'000'000, 50'000, 100, 0, 0});
+  }
+  rows.push_back({4, 9, 4'000'000, 10'000, 100, 0, 0});
+  Profile profile = test::make_profile({rows, {}, {1, 2, 4}});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string name = i == 0 ? "embed" : i + 1 == rows.size() ? "head" : "h." + std::to_string((i - 1) / 2);
+    if (name[1] == '.') name += i % 2 == 1 ? ".a" : ".b";
+    profile.layers[i].name = profile.model.layers[i].name = name;
+    if (i > 0) profile.model.layers[i].inputs = {profile.layers[i - 1].name};
+  }
+  profile.model.outputs = {"head"};
+  profile.model_hash = model_hash(profile.model);
+  return profile;
+}
+
+PlanRequest request_of(int mini_batch) {
+  PlanRequest request;
+  request.mini_batch = mini_batch;
+  return request;
+}
+
+std::optional<Plan> best(const PlanRequest& request, int devices) {
+  auto found = make_plan(language(), test::make_cluster(devices), request);
+  if (auto* plan = std::get_if<Plan>(&found)) return std::move(*plan);
+  return std::nullopt;
+}
+
+std::string refusal(Trainer trainer, const PlanRequest& request) {
+  try {
+    for_trainer(trainer, request);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// The least step of all plans of hybrid that can be exported: cuts between blocks, replicas and micro-batches
+/// one by one.
+Seconds least_of_all(int mini_batch, int devices) {
+  const std::array borders{1, 3, 5, 7, 9};
+  Seconds least{1e9};
+  for (unsigned set = 0; set < 1U << borders.size(); ++set) {
+    std::vector<int> cuts;
+    for (std::size_t b = 0; b < borders.size(); ++b)
+      if ((set >> b & 1U) != 0) cuts.push_back(borders[b]);
+    for (int replicas = 1; replicas * (std::ssize(cuts) + 1) <= devices; ++replicas) {
+      for (const int size : {1, 2, 4}) {
+        if (mini_batch % size != 0 || mini_batch / size % replicas != 0) continue;
+        PlanRequest request = request_of(mini_batch);
+        request.schedule = "hybrid";
+        request.window = WindowRule::win;
+        request.placement = Placement::packed;
+        request.cuts = cuts;
+        request.replicas.assign(cuts.size() + 1, replicas);
+        request.micro_batches = mini_batch / size;
+        const std::optional<Plan> plan = best(request, devices);
+        REQUIRE(plan);
+        least = std::min(least, plan->predicted.step);
+      }
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("--for megatron finds the best of all plans of pipelines side by side that it can run") {
+  for (const auto& [mini_batch, devices] : {std::pair{8, 4}, std::pair{12, 6}, std::pair{6, 4}}) {
+    CAPTURE(mini_batch);
+    PlanRequest request = request_of(mini_batch);
+    request.schedule = "hybrid";
+    const std::optional<Plan> plan = best(for_trainer(Trainer::megatron, request), devices);
+    REQUIRE(plan);
+    CHECK(plan->predicted.step.count() ==
+          doctest::Approx(least_of_all(mini_batch, devices).count()).epsilon(1e-9));
+    CHECK_NOTHROW(export_megatron(*plan, Losses::refuse));
+  }
+}
+
+TEST_CASE("what is found for a trainer can be exported to it, and says for whom it is") {
+  for (const int devices : {2, 3, 4, 6, 8}) {
+    CAPTURE(devices);
+    const std::optional<Plan> megatron = best(for_trainer(Trainer::megatron, request_of(24)), devices);
+    REQUIRE(megatron);
+    CHECK_NOTHROW(export_megatron(*megatron, Losses::refuse));
+    CHECK(megatron->context.at("for") == "megatron");
+    PlanRequest adam = request_of(24);
+    adam.optimizer = OptimizerName::adamw;
+    adam.optimizer_state_ratio = 2;
+    const std::optional<Plan> titan = best(for_trainer(Trainer::torchtitan, adam), devices);
+    REQUIRE(titan);
+    CHECK_NOTHROW(export_torchtitan(*titan, Losses::refuse));
+    CHECK(titan->context.at("for") == "torchtitan");
+  }
+  CHECK_FALSE(best(request_of(24), 4)->context.contains("for"));
+}
+
+TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
+  PlanRequest request = request_of(8);
+  request.schedule = "interleaved";
+  CHECK(for_trainer(Trainer::megatron, request).schedule == "interleaved");
+  request.schedule = "interleaved,zb-h1";
+  CHECK(refusal(Trainer::megatron, request) ==
+        "--schedule: --for megatron takes hybrid,interleaved (it has 1F1B, pipelines side by side, and "
+        "interleaved 1F1B); leave one of the two out");
+  CHECK(for_trainer(Trainer::torchtitan, request).schedule == "interleaved,zb-h1");
+  const auto refused = [](const std::function<void(PlanRequest&)>& change, const std::string& option) {
+    PlanRequest changed = request_of(8);
+    change(changed);
+    return refusal(Trainer::megatron, changed).starts_with(option + ": --for megatron takes ");
+  };
+  CHECK(refused([](PlanRequest& r) { r.window = WindowRule::wide; }, "--window"));
+  CHECK(refused([](PlanRequest& r) { r.cut_at.emplace().depth = 2; }, "--cut-at"));
+  CHECK(refused([](PlanRequest& r) { r.replicas = {2, 1}; }, "--replicas"));
+  CHECK(refused([](PlanRequest& r) { r.placement = Placement::scatter; }, "--placement"));
+  CHECK(refused([](PlanRequest& r) { r.recompute = RecomputeMode::automatic; }, "--recompute"));
+  CHECK(refused([](PlanRequest& r) { r.allow_async = true; }, "--allow-async, --weight-policy"));
+  PlanRequest mixed = request_of(8);
+  mixed.precision = Precision::mixed;
+  CHECK(
+      refusal(Trainer::torchtitan, mixed) ==
+      "--precision: --for torchtitan takes autocast or plain (it keeps weights in float32, products in a half "
+      "type); leave one of the two out");
+  CHECK(refusal(Trainer::megatron, mixed) == "accepted");
+}
+
+TEST_CASE("every limit says why") {
+  for (const Trainer trainer : {Trainer::megatron, Trainer::torchtitan}) {
+    for (const TrainerRule& rule : rules_of(trainer)) {
+      CHECK(rule.option.starts_with("--"));
+      CHECK_FALSE(rule.value.empty());
+      CHECK_FALSE(rule.reason.empty());
+      CHECK(rule.admits(for_trainer(trainer, request_of(8))));  // what it sets it takes
+    }
+  }
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
