@@ -27,17 +27,21 @@ Exchange least_of(const std::vector<Exchange>& boundaries) {
 }  // namespace
 
 ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight)
+    : ChainCost(chain, options, std::make_shared<const Seats>(std::move(seats)), in_flight) {}
+
+ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, std::shared_ptr<const Seats> seats,
+                     const InFlight& in_flight)
     : chain_(chain),
       options_(options),
       seats_(std::move(seats)),
       sharded_(in_flight.sharded),
       unit_(is_bound() ? options.micro_batches.least_time() : 1),
-      least_slowness_(seats_.least_slowness()) {
+      least_slowness_(seats_->least_slowness()) {
   // The last micro-batch, whose backward hides an all-reduce, may be the largest.
   if (is_bound()) options_.all_reduce_overlap *= options_.micro_batches.most_time() / unit_;
-  for (std::size_t i = 0; i < seats_.all.size(); ++i) {
-    const int replicas = static_cast<int>(i) % seats_.devices + 1;
-    places_.push_back(make_place(seats_.all[i], replicas, in_flight));
+  for (std::size_t i = 0; i < seats_->all.size(); ++i) {
+    const int replicas = static_cast<int>(i) % seats_->devices + 1;
+    places_.push_back(make_place(seats_->all[i], replicas, in_flight));
   }
 }
 
@@ -109,8 +113,9 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
   if (end < chain_.size()) add(on.least_sent);
   if (on.again != nullptr) {
     const double largest = options_.micro_batches.most_time() / unit_;
-    terms.again = on.again->seconds(begin, end, replicas, on.turns, largest);
-    terms.again_later = on.again->seconds(begin, end, replicas, std::max(0.0, on.turns - largest), largest);
+    const double seconds = on.again->seconds(begin, end, replicas);
+    terms.again = on.again->again(on.turns, largest) * seconds;
+    terms.again_later = on.again->again(std::max(0.0, on.turns - largest), largest) * seconds;
   }
   if (!on.all_reduce.empty())
     terms.all_reduce = cheapest(on.all_reduce, chain_.reduction(begin, end, sharded_));
@@ -176,12 +181,12 @@ bool ChainCost::fits(int begin, int end, DeviceSpan span) const {
 }
 
 bool ChainCost::considers(DeviceSpan span) const {
-  return seats_.uniform || seats_.devices <= kEverySpan || seats_.at(span).even;
+  return seats_->uniform || seats_->devices <= kEverySpan || seats_->at(span).even;
 }
 
 bool ChainCost::is_dominated(int replicas) const {
   const bool counts_turns = options_.kind == LoadKind::step || options_.kind == LoadKind::step_bound;
-  if (!seats_.uniform || !counts_turns || replicas < 2 || sharded_) return false;
+  if (!seats_->uniform || !counts_turns || replicas < 2 || sharded_) return false;
   const Place &fewer = place({0, replicas - 1}), &more = place({0, replicas});
   if (fewer.turns != more.turns || fewer.slowness > more.slowness || fewer.limited || more.limited)
     return false;
@@ -207,7 +212,7 @@ double ChainCost::base() const {
 }
 
 double ChainCost::passage(int boundary, DeviceSpan span) const {
-  if (options_.kind != LoadKind::step || seats_.uniform) return 0;
+  if (options_.kind != LoadKind::step || seats_->uniform) return 0;
   const bool whole = boundary == chain_.size();  // with the last stage's fixed costs; fill() has the others'
   const double compute = whole ? chain_.stage_compute(0, boundary) : chain_.compute(0, boundary);
   return compute * (place(span).seat->slowness - least_slowness_);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -30,6 +31,9 @@ struct LoadOptions {
 class ChainCost final : public StageCost, public ExactMemory {
  public:
   ChainCost(const Chain& chain, const LoadOptions& options, Seats seats, const InFlight& in_flight);
+  /// The same with seats that several costs look at.
+  ChainCost(const Chain& chain, const LoadOptions& options, std::shared_ptr<const Seats> seats,
+            const InFlight& in_flight);
   ChainCost(const ChainCost&) = delete;
   ChainCost& operator=(const ChainCost&) = delete;
 
@@ -38,7 +42,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   /// By the window that the devices behind force at least.
   bool fits(int begin, int end, DeviceSpan span) const override;
 
-  bool uniform() const override { return seats_.uniform; }
+  bool uniform() const override { return seats_->uniform; }
   /// On lists of more than 16 devices, spans with equally many devices of every node they touch; all where no
   /// card is shared.
   bool considers(DeviceSpan span) const override;
@@ -71,7 +75,7 @@ class ChainCost final : public StageCost, public ExactMemory {
     const StageMemory* memory = nullptr;
     const RecomputeTime* again = nullptr;  ///< null: nothing runs again
   };
-  const Place& place(DeviceSpan span) const { return places_[seats_.index(span)]; }
+  const Place& place(DeviceSpan span) const { return places_[seats_->index(span)]; }
   Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
   double load_per_byte(const Seat& seat, const Gate& gate, int replicas) const;
   /// Of a stage, with the least that messages cost it.
@@ -87,7 +91,7 @@ class ChainCost final : public StageCost, public ExactMemory {
 
   const Chain& chain_;
   LoadOptions options_;
-  Seats seats_;
+  std::shared_ptr<const Seats> seats_;
   bool sharded_;  ///< InFlight::sharded
   double unit_;   ///< time of the chain's micro-batch, relative to the largest
   double least_slowness_ = 1;

@@ -42,25 +42,29 @@ void RecomputeTime::make_classes() {
   }
 }
 
-double RecomputeTime::seconds(int begin, int end, int replicas, double count, double one) const {
+double RecomputeTime::again(double count, double one) const {
+  const bool but_last = memory_.in_flight().recompute == RecomputeMode::except_last;
+  return but_last ? std::max(0.0, count - one) : count;
+}
+
+double RecomputeTime::seconds(int begin, int end, int replicas) const {
   const RecomputeMode mode = memory_.in_flight().recompute;
   if (mode == RecomputeMode::never) return 0;
-  const double forward = chain_.stage_forward(begin, end);
-  if (mode == RecomputeMode::always) return count * forward;
-  if (mode == RecomputeMode::except_last) return std::max(0.0, count - one) * forward;
+  if (mode != RecomputeMode::automatic) return chain_.stage_forward(begin, end);
   if (classes_.empty()) return 0;
   const int window = memory_.least_window(replicas, 0);
-  const double held = memory_.held(replicas, window);
   auto excess = static_cast<double>(memory_.least_excess({begin, end, replicas}, window));
+  if (excess <= 0) return 0;
+  const double held = memory_.held(replicas, window);
   double seconds = 0;
   for (const Class& layers : classes_) {
-    if (excess <= 0) break;
     const double given =
         std::min(excess, held * static_cast<double>(layers.saved[at(end)] - layers.saved[at(begin)]));
     seconds += given / held * layers.seconds_per_byte;
     excess -= given;
+    if (excess <= 0) break;
   }
-  return count * seconds;
+  return seconds;
 }
 
 }  // namespace pp::plan

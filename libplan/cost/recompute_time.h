@@ -14,11 +14,13 @@ class RecomputeTime {
  public:
   RecomputeTime(const Chain& chain, const StageMemory& memory);
 
-  /// Seconds of `count` micro-batches of the chain's on the busiest of `replicas`, of which the last may be
-  /// left out: `one` of the chain's. When stages always run again the stage's forward. With `automatic` a lower
-  /// bound: layers give back all they save, in part too, cheapest first, in at most 16 classes of about equal
-  /// seconds per byte. Does not fall when the stage grows. O(1), `automatic` O(16).
-  double seconds(int begin, int end, int replicas, double count, double one = 1) const;
+  /// Seconds of one of the chain's micro-batches on one of `replicas`. When stages always run again the stage's
+  /// forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest first, in
+  /// at most 16 classes of about equal seconds per byte. Does not fall when the stage grows. O(1), `automatic`
+  /// O(16).
+  double seconds(int begin, int end, int replicas) const;
+  /// How many of `count` micro-batches run again: the last may be left out, `one` of the chain's.
+  double again(double count, double one = 1) const;
 
  private:
   struct Class {

@@ -55,19 +55,19 @@ int StageMemory::least_window(int replicas, int later) const {
 }
 
 std::int64_t StageMemory::least_excess(const StageRange& stage, int window) const {
-  StageBytes part = stage_bytes(least_contents(stage), keeping(stage.replicas, window, false));
-  part.workspace = 0;
+  const StageBytes part = stage_bytes(least_contents(stage), keeping(stage.replicas, window, false));
   return part.total() - part.smaller + limit_.context - limit_.bytes;  // which were rounded one by one
 }
 
 bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) const {
-  const StageRange stage{begin, end, replicas};
-  StageBytes part = stage_bytes(least_contents(stage), keeping(replicas, least_window(replicas, later), false));
+  StageBytes part = stage_bytes(least_contents({begin, end, replicas}),
+                                keeping(replicas, least_window(replicas, later), false));
+  if (in_flight_.recompute != RecomputeMode::automatic) part.workspace = chain_.transient(begin, end);
   switch (in_flight_.recompute) {
     case RecomputeMode::never: break;
     case RecomputeMode::except_last:
     case RecomputeMode::always: part.again = std::exchange(part.saved, 0); break;
-    case RecomputeMode::automatic: part.saved = part.workspace = 0; break;
+    case RecomputeMode::automatic: part.saved = 0; break;
   }
   return holds(at_peak(part));
 }
@@ -118,19 +118,18 @@ bool StageMemory::fits_window(const StageRange& stage, int window) const {
 }
 
 StageContents StageMemory::least_contents(const StageRange& stage) const {
-  const auto& [begin, end, replicas] = stage;
-  const LayerSums sums = chain_.between(begin, end);
-  return {.parameters = sums.parameters,
-          .buffers = sums.buffers,
-          .frozen = sums.frozen,
-          .gradients = sums.gradients,
-          .saved = sums.saved,  // no more than saved and input together
-          .transient = chain_.transient(begin, end)};
+  const LayerSums &front = chain_.upto[at(stage.begin)], &back = chain_.upto[at(stage.end)];
+  return {.parameters = back.parameters - front.parameters,
+          .buffers = back.buffers - front.buffers,
+          .frozen = back.frozen - front.frozen,
+          .gradients = back.gradients - front.gradients,
+          .saved = back.saved - front.saved};  // no more than saved and input together
 }
 
 StageContents StageMemory::contents(const StageRange& stage) const {
   const auto& [begin, end, replicas] = stage;
   StageContents all = least_contents(stage);
+  all.transient = chain_.transient(begin, end);
   all.entering = chain_.entering_bytes(begin, end);
   all.received = chain_.in_bytes(begin, end);
   all.kept = chain_.kept_bytes(begin, end);

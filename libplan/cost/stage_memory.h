@@ -95,7 +95,8 @@ class StageMemory {
   int window(const StageRange& stage, int demand) const;
   bool fits_window(const StageRange& stage, int window) const;
   StageContents contents(const StageRange& stage) const;
-  /// The same without what it exchanges: no more than the stage holds, and sooner known.
+  /// The same without what it exchanges and its transient memory: no more than the stage holds, and sooner
+  /// known.
   StageContents least_contents(const StageRange& stage) const;
   StageKeeping keeping(int replicas, int window, bool runs_again) const;
   /// Of the smaller size, among `window` that follow each other on a replica: the fewest.

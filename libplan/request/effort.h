@@ -14,6 +14,10 @@ constexpr bool is_large(int layers, int devices) {
   return std::int64_t{layers} * devices * devices > 16'000'000;
 }
 
+/// On machines that are not small, searches and simulations that take long are for what comes this near to the
+/// best so far.
+constexpr double kNear = 1.05;
+
 /// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
 /// repeated.
 constexpr int kLimitedWork = 4000;

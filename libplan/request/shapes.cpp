@@ -1,7 +1,9 @@
 #include "libplan/request/shapes.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "libplan/request/effort.h"
 #include "libplan/schedule/limits.h"
@@ -63,7 +65,8 @@ bool is_aligned(const Cluster& cluster, int replicas) {
 }
 
 /// Pipelines of equal replicas, of as many stages as there are devices or layers for: of each number of turns
-/// that a replica takes (streams, with 0 micro-batches: of all numbers of replicas) the one with fewest.
+/// that a replica takes (streams, with 0 micro-batches: of all numbers of replicas) the one with fewest. On
+/// most devices first, whose plans spare the others a search.
 std::vector<SearchPart> large_parts(const SearchPart& whole, int micro_batches, const Cluster& cluster) {
   std::vector<SearchPart> parts;
   int last = 0;  // turns
@@ -77,6 +80,9 @@ std::vector<SearchPart> large_parts(const SearchPart& whole, int micro_batches, 
     part.space.devices = q * stages;
     part.space.aligned = true;
   }
+  std::ranges::stable_sort(parts, std::greater<>(), [](const SearchPart& part) {
+    return std::pair(part.space.devices, part.space.min_replicas);
+  });
   return parts;
 }
 

@@ -70,9 +70,10 @@ class Passes {
   /// Whether it has found any.
   bool partitions(int devices) {
     const bool all = devices == static_cast<int>(cluster_.devices.size());
-    Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, limits(),
-                                         all ? DownSets::search : DownSets::leave_out);
+    Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, known(),
+                                         Depth::plain, all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
+    objectives_ = std::move(found.objectives);
     shortlist_.add(std::move(found.finalists));
     if (all) outcome_.bound = found.bound;  // which no part of the machine undercuts
     outcome_.bound = std::min(outcome_.bound, found.placed_bound);
@@ -110,14 +111,13 @@ class Passes {
   }
 
   void second_look() {
-    SearchLimits deeper = limits();
-    deeper.depth = Depth::inherited;
-    Collected found = collect_candidates(profile_, cluster_, graph_, request_, deeper, DownSets::leave_out);
+    Collected found = collect_candidates(profile_, cluster_, graph_, request_, known(), Depth::inherited,
+                                         DownSets::leave_out);
     cut_short_ = found.cut_short;
     shortlist_.add(std::move(found.finalists));
   }
 
-  SearchLimits limits() const { return {shortlist_.slowest(), shortlist_.far()}; }
+  Known known() const { return {shortlist_.steps(), shortlist_.far(), objectives_}; }
   bool stopped() const { return cut_short_ || shortlist_.cut_short(); }
 
   SearchOutcome outcome() {
@@ -142,6 +142,7 @@ class Passes {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   Shortlist shortlist_;
+  Objectives objectives_;
   SearchOutcome outcome_{.bound = kInfinity};
   std::optional<Error> refusal_;
   bool only_placed_ = true;

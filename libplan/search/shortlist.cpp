@@ -68,13 +68,6 @@ double operations_of(const Finalist& finalist) {
   return operation_count(request, finalist.micro_batches);
 }
 
-/// What the links among its workers cost, in operations.
-double links_of(const Finalist& finalist) {
-  constexpr double kPerOperation = 50;
-  const double workers = finalist.workers();
-  return workers * workers / kPerOperation;
-}
-
 /// How many of them are priced against the same best: fewer where each takes long.
 std::size_t at_once(std::span<const Finalist> finalists) {
   constexpr double kMost = 1e6;
@@ -86,15 +79,11 @@ std::size_t at_once(std::span<const Finalist> finalists) {
   return count;
 }
 
-/// As many as keep simulations at the same time below 1 GiB, one at least: each has three chained steps, and
-/// the links twice.
+/// As many as keep simulations at the same time below 1 GiB, one at least: each has three chained steps.
 int affordable_threads(std::span<Finalist* const> finalists, int wanted) {
-  constexpr double kMost = 1 << 30, kPerOperation = 350, kPerLink = 32;
+  constexpr double kMost = 1 << 30, kPerOperation = 350;
   double bytes = 1;
-  for (const Finalist* finalist : finalists) {
-    const double workers = finalist->workers();
-    bytes = std::max(bytes, kPerOperation * operations_of(*finalist) + kPerLink * workers * workers);
-  }
+  for (const Finalist* finalist : finalists) bytes = std::max(bytes, kPerOperation * operations_of(*finalist));
   return static_cast<int>(std::clamp(kMost / bytes, 1.0, std::max(1.0, static_cast<double>(wanted))));
 }
 
@@ -133,17 +122,6 @@ double Shortlist::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
-double Shortlist::slowest() const {
-  std::map<const ScheduleRow*, double> best;
-  for (const Finalist& finalist : kept_) {
-    const auto [entry, first] = best.try_emplace(finalist.schedule, finalist.ranked_step());
-    if (!first) entry->second = std::min(entry->second, finalist.ranked_step());
-  }
-  double slowest = best.empty() ? std::numeric_limits<double>::infinity() : 0;
-  for (const auto& [schedule, step] : best) slowest = std::max(slowest, step);
-  return slowest;
-}
-
 double Shortlist::far() const { return kFar * best(); }
 
 bool Shortlist::is_hopeless(const Finalist& finalist) const {
@@ -157,7 +135,7 @@ bool Shortlist::can_afford(const Finalist& finalist) {
     if (operations_ > (large ? kOperationsLarge : kOperations) &&
         best() < std::numeric_limits<double>::infinity())
       return false;
-    operations_ += operations_of(finalist) + links_of(finalist);
+    operations_ += operations_of(finalist);
     return true;
   }
   if (placed_operations_ > (large ? kPlacedOperationsLarge : kPlacedOperations)) return false;
@@ -220,7 +198,6 @@ void Shortlist::price(std::span<Finalist> finalists) {
 bool Shortlist::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) {
-    constexpr double kNear = 1.1;  // thousands of devices take seconds each
     const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
     const double worth = large ? kNear * best() : std::numeric_limits<double>::infinity();
     return settle_placed(finalist, context, request_, best_of(*finalist.schedule), worth);
@@ -269,7 +246,10 @@ void Shortlist::keep(Finalist finalist) {
     short_schedule_ = finalist.schedule->name;
   }
   if (finalist.short_by > Bytes(0)) return;
-  steps_.insert(finalist.ranked_step());
+  const double step = finalist.ranked_step();
+  steps_.insert(step);
+  double& best = best_.try_emplace(finalist.schedule, step).first->second;
+  best = std::min(best, step);
   kept_.push_back(std::move(finalist));
 }
 
@@ -288,11 +268,8 @@ double Shortlist::best_near(const ScheduleRow& schedule, int devices) const {
 }
 
 double Shortlist::best_of(const ScheduleRow& schedule) const {
-  double best = std::numeric_limits<double>::infinity();
-  for (const Finalist& finalist : kept_) {
-    if (finalist.schedule == &schedule) best = std::min(best, finalist.ranked_step());
-  }
-  return best;
+  const auto found = best_.find(&schedule);
+  return found == best_.end() ? std::numeric_limits<double>::infinity() : found->second;
 }
 
 Shortlist::Shape Shortlist::shape(const Finalist& finalist) {

@@ -21,8 +21,8 @@ class Shortlist {
 
   /// Seconds per step of the best finalist so far, by which plans are ranked; infinity: none.
   double best() const { return best_step(1); }
-  /// The slowest of the schedules' best: each schedule is searched as far as it would be alone.
-  double slowest() const;
+  /// The same of each schedule that has one: each is searched as far as it would be alone.
+  const std::map<const ScheduleRow*, double>& steps() const { return best_; }
   bool has(const ScheduleRow& schedule) const {
     return best_of(schedule) < std::numeric_limits<double>::infinity();
   }
@@ -62,8 +62,8 @@ class Shortlist {
   static Shape shape(const Finalist& finalist);
 
   double best_step(std::size_t place) const;
-  /// Seconds per step of the schedule's fastest finalist: each schedule is improved against its own, so that a
-  /// list of schedules gives the best of what each gives alone.
+  /// Of the schedule's fastest finalist: each schedule is improved against its own, so that a list of schedules
+  /// gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
   /// The same on at most so many devices, as if the machine had no more, unless that is outclassed anyway.
   double best_near(const ScheduleRow& schedule, int devices) const;
@@ -96,7 +96,8 @@ class Shortlist {
   std::set<Identity> known_;
   std::set<Shape> tried_;  ///< by improve()
   std::vector<Finalist> kept_;
-  std::multiset<double> steps_;  ///< Finalist::ranked_step() of kept_
+  std::multiset<double> steps_;                ///< Finalist::ranked_step() of kept_
+  std::map<const ScheduleRow*, double> best_;  ///< the least of each schedule
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   std::string_view endless_;

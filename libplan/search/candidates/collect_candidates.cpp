@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "libplan/request/device_orders.h"
 #include "libplan/request/effort.h"
@@ -14,8 +15,9 @@
 namespace pp::plan {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 constexpr std::size_t kDrawnOrders = 64;
-constexpr double kNear = 1.05;                  ///< the best objective so far: what is above is not looked for
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 
 /// The finalist with these devices for its workers in turn.
@@ -43,20 +45,22 @@ struct Searched {
 class CandidateCollector {
  public:
   CandidateCollector(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                     const PlanRequest& request, const SearchLimits& limits)
+                     const PlanRequest& request, Known known, Depth depth)
       : profile_(profile),
         cluster_(cluster),
         graph_(graph),
         request_(request),
-        limits_(limits),
+        known_(std::move(known)),
+        depth_(depth),
+        small_(is_small(graph.size(), static_cast<int>(cluster.devices.size()))),
+        lists_(cluster, request),
         equal_places_(!order_matters(cluster, usable_bytes(cluster, request, SharedMemory::parts))) {
     if (request.observer) stop_.goes_on = [this] { return goes_on(request_, progress()); };
   }
 
   /// From orders drawn at random: none of a graph that has one order, or is large.
   std::vector<Finalist> run_drawn() {
-    const bool small = is_small(graph_.size(), static_cast<int>(cluster_.devices.size()));
-    if (small && has_free_order(graph_, request_)) add_drawn_orders();
+    if (small_ && has_free_order(graph_, request_)) add_drawn_orders();
     return std::move(result_.finalists);
   }
 
@@ -64,6 +68,7 @@ class CandidateCollector {
     const bool free_order = has_free_order(graph_, request_);
     for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
       one.space.stop = stop_;
+      enter(one);
       orders_.insert(one.order.name);
       schedules_.insert(one.schedule.name);
       if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
@@ -79,17 +84,32 @@ class CandidateCollector {
     result_.batches = static_cast<int>(batches_.size());
     result_.placed_schedules = static_cast<int>(placed_.size());
     result_.exact = equal_places_ && !result_.equal_replicas;
+    result_.objectives = std::move(known_.objectives);
     return std::move(result_);
   }
 
  private:
   /// Of some plan, on more devices.
-  bool is_known() const { return limits_.slowest < std::numeric_limits<double>::infinity(); }
+  bool is_known() const { return !known_.steps.empty(); }
 
   SearchProgress progress() const {
     SearchProgress progress{static_cast<int>(cluster_.devices.size()), {}};
-    if (is_known()) progress.best = Seconds(limits_.slowest);
+    for (const auto& [schedule, step] : known_.steps)
+      progress.best = std::min(progress.best.value_or(Seconds(step)), Seconds(step));
     return progress;
+  }
+
+  /// What a plan of the case has to beat in seconds per step: the best plan of its schedule, of those that
+  /// share searches the slowest of the best.
+  double slowest(const PlanCase& one) const {
+    const bool placed = places_stages(one.schedule);
+    const auto own = known_.steps.find(&one.schedule);
+    if (placed && own != known_.steps.end()) return own->second;
+    double slowest = 0;
+    for (const auto& [schedule, step] : known_.steps) {
+      if (placed || !places_stages(*schedule)) slowest = std::max(slowest, step);
+    }
+    return slowest > 0 ? slowest : kInfinity;
   }
 
   /// Once there is something to answer with.
@@ -108,10 +128,13 @@ class CandidateCollector {
   void add_placed(const PlanCase& one, bool free_order) {
     const LayerOrder layers = free_order ? LayerOrder::free : LayerOrder::fixed;
     result_.floor = std::min(result_.floor, shared_work(one));
-    if (limits_.depth != Depth::plain) return;
+    if (depth_ != Depth::plain) return;
     try {
-      for (Finalist& finalist : placed_finalists(one, cluster_, request_, layers, slowest_placed(one))) {
-        result_.placed_bound = std::min(result_.placed_bound, finalist.bound);
+      const SearchLimits limits{.slowest = slowest_placed(one), .near = near(one, kPlaced, OnList::no)};
+      PlacedFinalists found = placed_finalists(one, cluster_, request_, layers, limits);
+      result_.placed_bound = std::min(result_.placed_bound, found.bound);
+      for (Finalist& finalist : found.finalists) {
+        include(finalist.estimate, one, kPlaced, OnList::no);
         result_.finalists.push_back(std::move(finalist));
       }
     } catch (const SearchStopped&) {
@@ -155,45 +178,72 @@ class CandidateCollector {
     if (!one.fresh) return searched_[at(one.search)];
     if (one.search == 0) searched_.clear();
     Searched& searched = searched_.emplace_back(find_candidates(what, one.space, limits_of(one)));
-    if (one.space.aligned && !searched.list.candidates.empty()) {
-      double& best =
-          aligned_best_.try_emplace(&one.schedule, std::numeric_limits<double>::infinity()).first->second;
-      best = std::min(best, searched.list.candidates.front().estimate);
-    }
+    for (const Candidate& candidate : searched.list.candidates)
+      include(candidate.estimate, one, one.search, OnList::no);
     cut_short_ |= searched.list.cut_short;
+    searched.bound = searched.list.bound;
+    if (depth_ == Depth::inherited) return searched;  // whose bounds are known
     const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
-    searched.bound = large ? whole_bound(what, one.space) : searched.list.bound;
+    if (large) searched.bound = whole_bound(what, one.space);
     if (one.space.aligned) return searched;
     searched.list.bound = bound_on_devices(one, what, searched.list);
     if (!large) searched.bound = searched.list.bound;
-    // With Depth::inherited they would be those of Depth::plain, which was searched before.
-    const bool wanted = limits_.depth == Depth::plain && searched.list.bound <= limits_.slowest && !cut_short_;
+    const bool wanted = depth_ == Depth::plain && searched.list.bound <= slowest(one) && !cut_short_;
     if (wanted) searched.ordered = ordered(one);
+    for (const OrderedCandidate& candidate : searched.ordered)
+      include(candidate.estimate, one, one.search, OnList::yes);
     return searched;
+  }
+
+  /// Another order of the same layers has the same searches.
+  void enter(const PlanCase& one) {
+    const std::pair compared(&one.devices, &one.batch);
+    if (compared != compared_) other_orders_.clear();
+    compared_ = compared;
+  }
+
+  enum class OnList { no, yes };
+  static constexpr int kPlaced = -1;  ///< all searches of a schedule that places its stages
+  static Rivals rivals_of(const PlanCase& one, OnList on_list) {
+    return {&one.schedule, one.in_flight.recompute, one.in_flight.sharded,
+            one.space.min_replicas == one.space.max_replicas, on_list == OnList::yes};
+  }
+  /// `search`: PlanCase::search.
+  void include(double objective, const PlanCase& one, int search, OnList on_list) {
+    if (depth_ != Depth::plain) return;
+    const Rivals rivals = rivals_of(one, on_list);
+    for (double* least : {&known_.objectives.try_emplace(rivals, kInfinity).first->second,
+                          &other_orders_.try_emplace({rivals, search}, kInfinity).first->second})
+      *least = std::min(*least, objective);
+  }
+  /// The largest objective that is worth a search. Small models are searched in full: objectives are not steps.
+  double near(const PlanCase& one, int search, OnList on_list) const {
+    double most = kInfinity;
+    if (small_) return most;
+    const Rivals rivals = rivals_of(one, on_list);
+    if (const auto least = known_.objectives.find(rivals); least != known_.objectives.end())
+      most = kNear * least->second;
+    if (const auto least = other_orders_.find({rivals, search}); least != other_orders_.end())
+      most = std::min(most, (1 - kRounding) * least->second);
+    return most;
+  }
+
+  SearchLimits limits_of(const PlanCase& one) const {
+    return {slowest(one), known_.far, near(one, one.search, OnList::no), result_.bound, depth_};
   }
 
   /// Of thousands of devices, where a search takes long, only what may come near the best of equal replicas.
   double slowest_placed(const PlanCase& one) const {
-    double slowest = limits_.slowest;
-    if (!is_large(graph_.size(), static_cast<int>(one.devices.positions.size()))) return slowest;
-    for (const auto& [schedule, best] : aligned_best_) slowest = std::min(slowest, kNear * best);
-    return slowest;
-  }
-
-  /// Pipelines of equal replicas are searched once for each number of turns; of those only what comes near the
-  /// best of the others.
-  SearchLimits limits_of(const PlanCase& one) const {
-    SearchLimits limits = limits_;
-    const auto best = aligned_best_.find(&one.schedule);
-    if (one.space.aligned && best != aligned_best_.end())
-      limits.most = std::min(limits.most, kNear * best->second);
-    return limits;
+    double most = slowest(one);
+    if (!is_large(graph_.size(), static_cast<int>(one.devices.positions.size()))) return most;
+    for (const auto& [rivals, least] : known_.objectives) most = std::min(most, kNear * least);
+    return most;
   }
 
   /// Wherever the stages run.
   double bound_on_devices(const PlanCase& one, const SearchCase& what, const CandidateList& found) {
     try {
-      if (!found.cut_short) return ordered_bound(one, cluster_, request_, found.bound);
+      if (!found.cut_short) return ordered_bound(one, cluster_, request_, found.bound, result_.bound);
     } catch (const SearchStopped&) {
       cut_short_ = true;
     }
@@ -210,7 +260,7 @@ class CandidateCollector {
   /// None when it is stopped on the way.
   std::vector<OrderedCandidate> ordered(const PlanCase& one) {
     try {
-      return ordered_candidates(one, cluster_, request_);
+      return ordered_candidates(one, cluster_, request_, lists_, near(one, one.search, OnList::yes));
     } catch (const SearchStopped&) {
       cut_short_ = true;
       return {};
@@ -275,14 +325,18 @@ class CandidateCollector {
   const Cluster& cluster_;
   const PlanGraph& graph_;
   const PlanRequest& request_;
-  SearchLimits limits_;
+  Known known_;
+  Depth depth_;
+  bool small_;
+  DeviceLists lists_;
   bool equal_places_;  ///< whether it does not matter which device a stage is on
   StopSign stop_;
   bool cut_short_ = false;
   Collected result_;
-  std::vector<Searched> searched_;                     ///< PlanCase::search
-  std::map<const ScheduleRow*, double> aligned_best_;  ///< the least objective
-  double order_free_ = std::numeric_limits<double>::infinity();
+  std::vector<Searched> searched_;                            ///< PlanCase::search
+  std::map<std::pair<Rivals, int>, double> other_orders_;     ///< the least objective of each, so far
+  std::pair<const DeviceSet*, const BatchOption*> compared_;  ///< what these are of
+  double order_free_ = kInfinity;
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;
 };
@@ -290,13 +344,13 @@ class CandidateCollector {
 }  // namespace
 
 Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                             const PlanRequest& request, const SearchLimits& limits, DownSets down_sets) {
-  return CandidateCollector(profile, cluster, graph, request, limits).run(down_sets);
+                             const PlanRequest& request, Known known, Depth depth, DownSets down_sets) {
+  return CandidateCollector(profile, cluster, graph, request, std::move(known), depth).run(down_sets);
 }
 
 std::vector<Finalist> collect_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                                     const PlanRequest& request) {
-  return CandidateCollector(profile, cluster, graph, request, {}).run_drawn();
+  return CandidateCollector(profile, cluster, graph, request, {}, Depth::plain).run_drawn();
 }
 
 }  // namespace pp::plan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,25 @@
 #include "libplan/search/finalist/finalist.h"
 
 namespace pp::plan {
+
+/// Searches whose objectives compare: of one schedule with one way to save memory, over equal replicas or any,
+/// on devices that are alike or on lists of them.
+struct Rivals {
+  const ScheduleRow* schedule = nullptr;
+  RecomputeMode recompute = RecomputeMode::never;
+  bool sharded = false, equal_replicas = false, on_list = false;
+  auto operator<=>(const Rivals&) const = default;
+};
+/// The least of each, in seconds per step or update.
+using Objectives = std::map<Rivals, double>;
+
+/// What searches on this machine and on larger ones have come to.
+struct Known {
+  std::map<const ScheduleRow*, double>
+      steps{};  ///< of the best plan of each schedule, by which plans are ranked
+  double far = std::numeric_limits<double>::infinity();  ///< Shortlist::far()
+  Objectives objectives{};
+};
 
 struct Collected {
   std::vector<Finalist> finalists;  ///< not simulated; empty: nothing fits
@@ -28,14 +48,17 @@ struct Collected {
   bool exact = true;             ///< of the others every partition was searched, whatever devices it gets
   bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
   bool only_placed = true;       ///< no schedule leaves the placement to the planner
+  Objectives objectives;         ///< those known, and of these candidates
   std::optional<Error> refusal;  ///< the first of a schedule that places its stages
 };
 
 enum class DownSets { leave_out, search };
 
-/// Cases whose bound is above `limits.slowest` are left out. Throws what for_each_case() throws.
+/// Left out are cases that a bound above the best plan of their schedule says cannot give a better one, each as
+/// if its schedule were searched alone; and on machines that are not small those whose objective comes nowhere
+/// near the least of their rivals, or of another layer order is no less. Throws what for_each_case() throws.
 Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                             const PlanRequest& request, const SearchLimits& limits, DownSets down_sets);
+                             const PlanRequest& request, Known known, Depth depth, DownSets down_sets);
 
 /// The pipelines of 64 more orders of a small branching model, for schedules that fit in none of the usual
 /// ones. Throws what for_each_case() throws.

@@ -94,6 +94,21 @@ Partition straight(const SearchCase& what, SearchSpace space, double most) {
   return exact_bottleneck(what, space, objective_cost(what, space), most).partition;
 }
 
+/// Whether some objective is within `near`, by a bound of the memory; of balanced ones that of the best without
+/// replicas.
+bool comes_within(double near, Depth depth, const SearchCase& what, const SearchSpace& space) {
+  if (near == kInfinity) return true;
+  const ChainCost cost = objective_cost(what, space);
+  if (!test_bottleneck(space, cost, near - cost.base()).feasible()) return false;
+  if (!what.synchronous) return true;
+  if (depth == Depth::balanced) {
+    const Partition alone = straight(what, space, kInfinity);
+    return !alone.empty() && objective_of(alone, space.layers, cost) <= near;
+  }
+  const auto test = [&](double limit) { return test_labels(space, cost, nullptr, limit); };
+  return point_within(near, cost.base(), test).feasible();
+}
+
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
 std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& found, Origin origin,
                          Collector& collector) {
@@ -138,25 +153,29 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
 
 /// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
 /// those of the least objective.
-std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space, double bound,
+std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space,
                                         const SearchLimits& limits) {
   constexpr std::size_t kMost = 400;
-  if (auto all = partitions_within(space, bound_cost(what, space), limits.slowest, kMost))
-    return *std::move(all);
+  const ChainCost bound = bound_cost(what, space);
+  if (auto all = partitions_within(space, bound, limits.slowest, kMost)) return *std::move(all);
   const ChainCost cost = objective_cost(what, space);
-  return near_optima(space, cost, bound - cost.base(), limits.most - cost.base(), kMost);
+  const double least = search_bottleneck(space, bound).value;
+  return near_optima(space, cost, least - cost.base(), limits.most - cost.base(), kMost);
+}
+
+/// Adds what the objective of a search may have misjudged.
+void collect_inherited(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
+                       Collector& collector) {
+  if (is_small(space.layers, space.devices))
+    add_fitting(what, close_partitions(what, space, limits), Origin::near_optima, collector);
+  if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
+  inherit_from_slower_links(what, space, collector);
 }
 
 /// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
 void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
              const BottleneckResult& least, const CandidateList& list, Collector& collector) {
-  if (limits.depth == Depth::inherited) {
-    if (is_small(space.layers, space.devices))
-      add_fitting(what, close_partitions(what, space, list.bound, limits), Origin::near_optima, collector);
-    if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
-    return inherit_from_slower_links(what, space, collector);
-  }
-  const double most = most_of(what, space, limits);
+  const double most = std::min(most_of(what, space, limits), limits.near);
   if (limits.depth == Depth::plain) {
     add_fitting(what, optima(what, space, most), Origin::points, collector);
     add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
@@ -192,13 +211,27 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
   CandidateList list;
   list.bound = order_free_bound(what, space);
+  if (list.bound > limits.slowest) return list;
   BottleneckResult least;
   Collector collector(what, space, list);
   try {
-    least = search_bottleneck(space, bound_cost(what, space));
+    const ChainCost bound = bound_cost(what, space);
+    if (limits.depth == Depth::bound || !comes_within(limits.near, limits.depth, what, space)) {
+      list.bound = bottleneck_bound(space, bound, limits.enough);
+      return list;
+    }
+    if (limits.slowest < kInfinity) {
+      const BottleneckTest test = test_bottleneck(space, bound, limits.slowest);
+      list.bound = test.next;
+      if (!test.feasible()) return list;
+    }
+    if (limits.depth == Depth::inherited) {
+      collect_inherited(what, space, limits, collector);
+      return list;
+    }
+    least = search_bottleneck(space, bound);
     list.bound = least.value;
-    if (!least.feasible() || list.bound > limits.slowest) return list;
-    collect(what, space, limits, least, list, collector);
+    if (least.feasible()) collect(what, space, limits, least, list, collector);
   } catch (const SearchStopped&) {
     list.cut_short = true;
     if (!list.candidates.empty() || limits.slowest < kInfinity) return list;

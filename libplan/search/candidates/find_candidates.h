@@ -40,7 +40,8 @@ struct CandidateList {
 /// objective of a search is not the simulated step.
 /// `balanced`: only the partitions with the least bottleneck, for schedules that place their stages: those are
 /// improved by simulation anyway.
-enum class Depth { plain, inherited, balanced };
+/// `bound`: no candidates.
+enum class Depth { plain, inherited, balanced, bound };
 
 /// What the searches of a case minimise in `space`, and what no partition of it undercuts.
 ChainCost objective_cost(const SearchCase& what, const SearchSpace& space);
@@ -49,6 +50,8 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
   double most = std::numeric_limits<double>::infinity();     ///< take no pains over what is estimated above
+  double near = std::numeric_limits<double>::infinity();     ///< look for nothing that is estimated above
+  double enough = std::numeric_limits<double>::infinity();   ///< a bound that is not below it may be any such
   Depth depth = Depth::plain;
 };
 

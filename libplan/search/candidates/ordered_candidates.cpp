@@ -1,6 +1,8 @@
 #include "libplan/search/candidates/ordered_candidates.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "libplan/cost/chain_cost.h"
 #include "libplan/request/device_orders.h"
@@ -12,6 +14,7 @@
 namespace pp::plan {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostDevices = 64;  ///< the search is quadratic in them
 
 /// Whether the case has all devices, and it matters where its stages run.
@@ -37,79 +40,71 @@ LoadOptions load_options(const PlanCase& one, const PlanRequest& request, LoadKi
           request.all_reduce_overlap.value_or(0)};
 }
 
-/// Searches one order of the devices, the device of the last layers first.
+/// Searches one list of the devices.
 class OrderSearch {
  public:
   OrderSearch(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-              const std::vector<std::int64_t>& bytes, const std::vector<int>& order, Neighbours neighbours)
+              const DeviceLists::List& list)
       : one_(one),
         cluster_(cluster),
         request_(request),
-        bytes_(bytes),
-        order_(order),
-        neighbours_(neighbours),
-        objective_(cost(LoadKind::step)),
-        steady_(cost(LoadKind::steady)) {}
+        bytes_(usable_bytes(cluster, request, one.devices.shared)),
+        list_(list),
+        objective_(one.chain, load_options(one, request, LoadKind::step), list.seats, one.in_flight) {}
 
   /// Appends what fits: the Pareto points of the step and what would be best if steps followed each other
-  /// without a gap; of a stream, the best period.
-  void run(const SearchSpace& space, std::vector<OrderedCandidate>& found) {
-    if (one_.synchronous) add_all(space, objective_, points, found);
-    add_all(space, steady_, bottleneck, found);
+  /// without a gap; of a stream, the best period. Nothing when no objective is within `near`.
+  void run(double near, std::vector<OrderedCandidate>& found) {
+    if (!one_.synchronous) return add_all(objective_, bottleneck, near, found);
+    const std::size_t before = found.size();
+    add_all(objective_, points, near, found);
+    if (near < kInfinity && found.size() == before) return;
+    const ChainCost steady(one_.chain, load_options(one_, request_, LoadKind::steady), list_.seats,
+                           one_.in_flight);
+    add_all(steady, bottleneck, kInfinity, found);
   }
 
   /// Appends this partition, if it fits.
   void add(Partition partition, std::vector<OrderedCandidate>& found) {
     if (!objective_.fits(partition)) return;
     const double estimate = objective_of(partition, one_.chain.size(), objective_);
-    std::vector<int> devices(order_.rend() - device_count(partition), order_.rend());
+    std::vector<int> devices(list_.order.rend() - device_count(partition), list_.order.rend());
     found.push_back({std::move(partition), first_twins(cluster_, bytes_, std::move(devices)), estimate});
   }
 
  private:
-  using Search = std::vector<Partition>(const SearchSpace&, const ChainCost&, const ExactMemory*);
+  using Search = std::vector<Partition>(const SearchSpace&, const ChainCost&, const ExactMemory*, double near);
 
   static std::vector<Partition> points(const SearchSpace& space, const ChainCost& cost,
-                                       const ExactMemory* memory) {
+                                       const ExactMemory* memory, double near) {
     std::vector<Partition> partitions;
-    for (Point& point : search_points(space, cost, memory).points)
+    for (Point& point : search_points(space, cost, memory, near).points)
       partitions.push_back(std::move(point.partition));
     return partitions;
   }
 
   static std::vector<Partition> bottleneck(const SearchSpace& space, const ChainCost& cost,
-                                           const ExactMemory* memory) {
+                                           const ExactMemory* memory, double near) {
+    if (near < kInfinity && !test_labels(space, cost, memory, near, Sums::ignore).feasible()) return {};
     BottleneckResult best = search_least_load(space, cost, memory);
     if (!best.feasible()) return {};
     return {std::move(best.partition)};
   }
 
   /// With the exact memory where the bound of it lets something pass.
-  void add_all(const SearchSpace& space, const ChainCost& cost, Search search,
-               std::vector<OrderedCandidate>& found) {
-    std::vector<Partition> partitions = search(space, cost, nullptr);
+  void add_all(const ChainCost& cost, Search search, double near, std::vector<OrderedCandidate>& found) {
+    std::vector<Partition> partitions = search(one_.space, cost, nullptr, near);
     const bool fit = std::ranges::all_of(partitions, [&](const Partition& one) { return cost.fits(one); });
-    if (!fit) partitions = search(space, cost, &cost);
+    if (!fit) partitions = search(one_.space, cost, &cost, near);
     for (Partition& partition : partitions) add(std::move(partition), found);
-  }
-
-  ChainCost cost(LoadKind synchronous) const {
-    std::vector<std::int64_t> bytes;
-    for (const int position : order_) bytes.push_back(bytes_[at(position)]);
-    return {
-        one_.chain, load_options(one_, request_, synchronous),
-        listed_seats({cluster_, order_, bytes}, one_.devices.speed, one_.devices.limit.context, neighbours_),
-        one_.in_flight};
   }
 
   const PlanCase& one_;
   const Cluster& cluster_;
   const PlanRequest& request_;
-  const std::vector<std::int64_t>& bytes_;
-  const std::vector<int>& order_;
-  const Neighbours neighbours_;
+  const std::vector<std::int64_t> bytes_;
+  const DeviceLists::List& list_;
   const ChainCost objective_;
-  const ChainCost steady_;
 };
 
 /// The order in which the search sees `positions` of the workers in turn; the other devices stand at the end.
@@ -121,34 +116,61 @@ std::vector<int> order_of(const std::vector<int>& positions, std::size_t devices
   return order;
 }
 
-}  // namespace
+DeviceLists::List list_of(std::vector<int> order, Neighbours view, const PlanCase& one, const Cluster& cluster,
+                          const std::vector<std::int64_t>& usable) {
+  std::vector<std::int64_t> bytes;
+  for (const int position : order) bytes.push_back(usable[at(position)]);
+  Seats seats = listed_seats({cluster, order, bytes}, one.devices.speed, one.devices.limit.context, view);
+  return {std::move(order), std::make_shared<const Seats>(std::move(seats))};
+}
 
-std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
-                                                 const PlanRequest& request) {
-  const std::size_t devices = cluster.devices.size();
-  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
-  std::vector<OrderedCandidate> found;
-  if (devices > kMostDevices || !concerns(one, cluster, bytes)) return found;
+/// Whom stages hand over to by reference: both views where they differ.
+std::vector<Neighbours> views_of(const PlanCase& one, const Cluster& cluster) {
   std::vector<Neighbours> views{Neighbours::all_devices};
   if (is_limited(one.devices.limit) && mixes_hand_over(cluster)) views.push_back(Neighbours::next_device);
-  for (const std::vector<int>& order : device_orders(cluster, bytes, request.placement)) {
-    for (const Neighbours view : views)
-      OrderSearch(one, cluster, request, bytes, order, view).run(one.space, found);
+  return views;
+}
+
+}  // namespace
+
+const std::vector<DeviceLists::List>& DeviceLists::of(const PlanCase& one) {
+  const DeviceSet& set = one.devices;
+  const Key key(set.shared, set.speed, set.limit.context, is_limited(set.limit));
+  static const std::vector<List> none;
+  if (set.positions.size() != cluster_.devices.size() || cluster_.devices.size() > kMostDevices) return none;
+  const auto [found, fresh] = lists_.try_emplace(key);
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster_, request_, set.shared);
+  if (!fresh || !concerns(one, cluster_, bytes)) return found->second;
+  for (const std::vector<int>& order : device_orders(cluster_, bytes, request_.placement)) {
+    for (const Neighbours view : views_of(one, cluster_))
+      found->second.push_back(list_of(order, view, one, cluster_, bytes));
   }
-  if (request.placement != Placement::automatic && request.placement != Placement::fresh) return found;
+  return found->second;
+}
+
+std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
+                                                 const PlanRequest& request, DeviceLists& lists, double near) {
+  std::vector<OrderedCandidate> found;
+  for (const DeviceLists::List& list : lists.of(one)) OrderSearch(one, cluster, request, list).run(near, found);
+  const bool may_be_fresh = request.placement == Placement::automatic || request.placement == Placement::fresh;
+  if (found.empty() || !may_be_fresh) return found;
   std::vector<OrderedCandidate> fresh;
+  const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
+  const Neighbours view = views_of(one, cluster).back();
   for (const OrderedCandidate& candidate : found) {
     const std::vector<int> positions = place_fresh(cluster, replicas_of(candidate.partition));
     if (positions == candidate.devices) continue;
-    const std::vector<int> order = order_of(positions, devices);
-    OrderSearch(one, cluster, request, bytes, order, views.back()).add(candidate.partition, fresh);
+    const DeviceLists::List list =
+        list_of(order_of(positions, cluster.devices.size()), view, one, cluster, bytes);
+    OrderSearch(one, cluster, request, list).add(candidate.partition, fresh);
   }
   if (request.placement == Placement::fresh) return fresh;
   std::ranges::move(fresh, std::back_inserter(found));
   return found;
 }
 
-double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat) {
+double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat,
+                     double enough) {
   const std::vector<std::int64_t> bytes = usable_bytes(cluster, request, one.devices.shared);
   if (!concerns(one, cluster, bytes)) return flat;
   LoadOptions options = load_options(one, request, LoadKind::step_bound);
@@ -161,7 +183,7 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
   for (const int position : one.devices.positions)
     speeds += cluster.devices[at(position)].speed / one.devices.best_speed;
   const double shared = all_work(one) / speeds;
-  return std::max(search_bottleneck(one.space, bound).value, shared);
+  return std::max(bottleneck_bound(one.space, bound, enough), shared);
 }
 
 bool equal_memories(const Cluster& cluster, const PlanRequest& request) {

@@ -13,6 +13,8 @@
 namespace pp::plan {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 /// What a schedule leaves open besides its stages.
 struct Variant {
   int chunks = 0;  ///< per worker; 0: the schedule's own
@@ -138,16 +140,10 @@ void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<C
   }
 }
 
-/// What no plan of the case can beat that starts from `least`, the lightest stages in the case's order. Nothing
-/// fits in that order where there are none; where others are free, moves go on to those.
-double bound_of(const BottleneckResult& least, const PlanCase& one, LayerOrder layers) {
-  if (layers == LayerOrder::free) return shared_work(one);
-  return std::max(shared_work(one), least.value);
-}
-
-/// Of one variant, with all partitions to start from.
+/// Of one variant, with all partitions to start from; lowers `bound` to what none of its plans can beat.
 std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCase& one, const Cluster& cluster,
-                                            const PlanRequest& request, LayerOrder layers, double slowest) {
+                                            const PlanRequest& request, LayerOrder layers,
+                                            const SearchLimits& limits, double& bound) {
   const int workers = static_cast<int>(one.devices.positions.size());
   std::optional<Schedule> made =
       schedule_of_variant(variant, request, one.schedule, one.batch.micro_batches, workers);
@@ -163,18 +159,28 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   space.max_replicas = 1;
   space.replicas.clear();
   const PlacedFloor floor(one, *schedule, variant.pipelines, largest_device(one, cluster, request));
-  const BottleneckResult least = search_bottleneck(space, floor);
-  if (!least.feasible() && layers == LayerOrder::fixed && others_compete(request)) return std::nullopt;
-  const double bound = bound_of(least, one, layers);
-  if (bound > slowest) return std::nullopt;
-
+  // Where orders are free, moves leave the case's: nothing may fit in it, and the bound is of all.
+  const bool fixed = layers == LayerOrder::fixed;
+  if (fixed) {
+    const BottleneckTest faster = test_bottleneck(space, floor, limits.slowest);
+    if (!faster.feasible() && (faster.next < kInfinity || others_compete(request))) return std::nullopt;
+  }
   const StageMemory unlimited(one.chain, one.in_flight, {});
   SearchCase what = search_case(one, unlimited, cluster, request);
   constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
-  const SearchLimits limits{.depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
-  std::vector<Candidate> candidates = find_candidates(what, space, limits).candidates;
-  if (is_limited(one.devices.limit) && least.feasible())
-    candidates.push_back({least.partition, least.value, bound});
+  const SearchLimits near{.near = limits.near,
+                          .depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
+  std::vector<Candidate> candidates = find_candidates(what, space, near).candidates;
+  const double shared = shared_work(one);
+  if (candidates.empty() && limits.near < kInfinity) {
+    bound = std::min(bound, fixed ? std::max(shared, bottleneck_bound(space, floor, bound)) : shared);
+    return std::nullopt;
+  }
+  const bool limited = is_limited(one.devices.limit);
+  const BottleneckResult least = fixed || limited ? search_bottleneck(space, floor) : BottleneckResult();
+  const double own = fixed ? std::max(shared, least.value) : shared;
+  bound = std::min(bound, own);
+  if (limited && least.feasible()) candidates.push_back({least.partition, least.value, own});
   add_even_stages(space, one.chain, candidates);
   if (candidates.empty()) return std::nullopt;
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
@@ -182,7 +188,7 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   finalist.placed = schedule;
   finalist.pipelines = variant.pipelines;
   finalist.prefetch = variant.prefetch;
-  finalist.bound = bound;
+  finalist.bound = own;
   finalist.starts.assign(candidates.begin() + 1, candidates.end());
   return finalist;
 }
@@ -207,22 +213,22 @@ double shared_work(const PlanCase& one) {
   return all_work(one) / static_cast<double>(one.devices.positions.size());
 }
 
-std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       LayerOrder layers, double slowest) {
-  if (shared_work(one) > slowest) return {};
-  std::vector<Finalist> finalists;
+PlacedFinalists placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+                                 LayerOrder layers, const SearchLimits& limits) {
+  PlacedFinalists found;
+  if (shared_work(one) > limits.slowest) return found;
   std::optional<Error> refusal;  // the first; others may be taken
   for (const Variant& variant : variants_of(one, request)) {
     try {
-      if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, slowest))
-        finalists.push_back(*std::move(finalist));
+      if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, limits, found.bound))
+        found.finalists.push_back(*std::move(finalist));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) throw;
       if (!refusal) refusal = error;
     }
   }
-  if (finalists.empty() && refusal) throw *refusal;
-  return finalists;
+  if (found.finalists.empty() && found.bound == kInfinity && refusal) throw *refusal;
+  return found;
 }
 
 }  // namespace pp::plan

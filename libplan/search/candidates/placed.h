@@ -4,6 +4,7 @@
 // the simulator prices them, boundary layers move while the step gets faster.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -21,12 +22,18 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
 /// Whether plans keep to the order of layers that the case has.
 enum class LayerOrder { fixed, free };
 
+struct PlacedFinalists {
+  std::vector<Finalist> finalists;
+  double bound = std::numeric_limits<double>::infinity();  ///< of all plans of the case that beat the slowest
+};
+
 /// The partitions worth pricing on exactly the devices of the case, as one pipeline or, where the schedule and
 /// the micro-batches allow it, several side by side; nothing when no plan on them can be faster
-/// than `slowest`. Their bound (finalist.bound): all workers share all the work, and in a fixed order each
-/// stage has a trip to it, its micro-batches and the trip back. Throws what placed_schedule() throws.
-std::vector<Finalist> placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                       LayerOrder layers, double slowest);
+/// than `limits.slowest`, or no objective is within `limits.near`. Their bound (finalist.bound): all workers
+/// share all the work, and in a fixed order each stage has a trip to it, its micro-batches and the trip back.
+/// Throws what placed_schedule() throws.
+PlacedFinalists placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
+                                 LayerOrder layers, const SearchLimits& limits);
 
 /// Seconds of compute of all micro-batches at the least.
 double all_work(const PlanCase& one);

@@ -1,6 +1,7 @@
 #include "libplan/search/exact/bottleneck.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "libplan/search/exact/bisect.h"
@@ -177,6 +178,11 @@ BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, 
 
 BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound) {
   return bisect_bottleneck([&](double limit) { return test_bottleneck(space, cost, limit); }, lower_bound);
+}
+
+double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double enough) {
+  const BottleneckTest below = test_bottleneck(space, cost, std::nextafter(enough, 0.0));
+  return below.feasible() ? search_bottleneck(space, cost).value : below.next;
 }
 
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,

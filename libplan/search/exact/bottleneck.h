@@ -35,6 +35,10 @@ BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, 
 /// layers. After Pinar and Aykanat (JPDC 2004) for the exact bisection; with replicas and memory.
 BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound = 0);
 
+/// A lower bound of every partition's load: the optimum where that is below `enough`, else any that is not; one
+/// probe then.
+double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double enough);
+
 /// The bisection itself over any probe with the meaning of test_bottleneck().
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& test, double lower_bound);
 

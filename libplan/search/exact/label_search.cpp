@@ -386,10 +386,12 @@ BottleneckResult search_least_load(const SearchSpace& space, const StageCost& co
 
 ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           double most) {
+  const auto test = [&](double limit) { return test_labels(space, cost, memory, limit); };
+  if (most < std::numeric_limits<double>::infinity() && !point_within(most, cost.base(), test).feasible())
+    return {};
   const BottleneckResult least =
       cost.uniform() ? search_bottleneck(space, cost) : search_least_load(space, cost, memory);
   if (!least.feasible()) return {};
-  const auto test = [&](double limit) { return test_labels(space, cost, memory, limit); };
   return enumerate_points(least.value, cost.base(), test, most);
 }
 

@@ -17,20 +17,19 @@ PointTest first_above(double least_load, const std::function<PointTest(double)>&
   return found;
 }
 
-/// A point with an objective of at most `most`.
-PointTest first_within(double most, double base, const std::function<PointTest(double)>& test) {
+}  // namespace
+
+PointTest point_within(double most, double base, const std::function<PointTest(double)>& test) {
   PointTest found = test(most - base);
   while (found.feasible() && found.point.load + (base + found.point.sum) > most)  // less sum, more load
     found = test(std::min(std::nextafter(found.point.load, 0.0), most - base - found.point.sum));
   return found;
 }
 
-}  // namespace
-
 ParetoFront enumerate_points(double least_load, double base, const std::function<PointTest(double)>& test,
                              double most) {
   ParetoFront front;
-  const PointTest first = most < kInfinity ? first_within(most, base, test) : first_above(least_load, test);
+  const PointTest first = most < kInfinity ? point_within(most, base, test) : first_above(least_load, test);
   if (!first.feasible()) return front;
   PointTest found = test(first.point.load + first.point.sum);  // more load alone exceeds what `first` reaches
   while (found.feasible()) {

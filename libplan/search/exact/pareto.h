@@ -33,6 +33,10 @@ struct ParetoFront {
   bool feasible() const { return !points.empty(); }
 };
 
+/// A point with an objective of at most `most`; infeasible: there is none. `test` as of enumerate_points(); one
+/// probe where nothing comes near.
+PointTest point_within(double most, double base, const std::function<PointTest(double)>& test);
+
 /// Exact: `least_load` is no more than the load of any partition in the same space (the nearer, the fewer
 /// probes), `test(limit)` the point of least sum under a bound. Every round yields the next point, until none
 /// can beat the best any more. No points when no objective is within `most`. Enumerating the bottleneck and

@@ -140,7 +140,7 @@ TEST_CASE("the relaxed time grows with the stage and is a bound of every choice,
     const std::int64_t limit = random.integer(0, 300);
     const StageMemory memory(chain, in_flight, {limit, 0});
     const RecomputeTime time(chain, memory);
-    const auto seconds = [&](int begin, int end) { return time.seconds(begin, end, 1, 1); };
+    const auto seconds = [&](int begin, int end) { return time.seconds(begin, end, 1); };
     for (int begin = 0; begin < layers; ++begin) {
       for (int end = begin + 2; end <= layers; ++end)
         CHECK(seconds(begin, end) >= std::max(seconds(begin, end - 1), seconds(begin + 1, end)));

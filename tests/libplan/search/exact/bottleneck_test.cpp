@@ -197,6 +197,15 @@ TEST_CASE("the search equals brute force in value and plan, and the quadratic re
     REQUIRE(found.partition == expected.partition);
     REQUIRE(found.value == quadratic_optimum(instance.cost, instance.space.layers, instance.space.devices));
     REQUIRE(search_least_load(instance.space, instance.cost).partition == expected.partition);
+    // Above the optimum it is the bound; from there down any bound will do that is not below.
+    REQUIRE(bottleneck_bound(instance.space, instance.cost, kInfinity) == expected.value);
+    if (!expected.feasible()) continue;
+    REQUIRE(bottleneck_bound(instance.space, instance.cost, 1.1 * expected.value) == expected.value);
+    for (const double share : {0.3, 0.9, 1.0}) {
+      const double bound = bottleneck_bound(instance.space, instance.cost, share * expected.value);
+      REQUIRE(bound >= share * expected.value);
+      REQUIRE(bound <= expected.value);
+    }
   }
 }
 

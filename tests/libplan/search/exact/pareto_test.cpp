@@ -118,6 +118,19 @@ TEST_CASE("J equals brute force, with and without memory limits and constraints"
     REQUIRE(found.feasible() == std::isfinite(expected));
     if (!found.feasible()) continue;
     REQUIRE(found.objective == doctest::Approx(expected).epsilon(1e-12));
+    // Above the optimum some point is found within the limit, below it none.
+    const auto within = [&](double most) {
+      const auto probe = [&](double limit) { return test_labels(space, cost, nullptr, limit); };
+      return point_within(most, cost.base(), probe);
+    };
+    for (const double share : {1 + 1e-9, 1.05, 2.0}) {
+      const PointTest test = within(share * expected);
+      REQUIRE(test.feasible());
+      REQUIRE(test.point.load + (cost.base() + test.point.sum) <= share * expected);
+    }
+    REQUIRE_FALSE(within((1 - 1e-9) * expected).feasible());
+    REQUIRE(search_points(space, cost, nullptr, 1.05 * expected).objective == found.objective);
+    REQUIRE_FALSE(search_points(space, cost, nullptr, (1 - 1e-9) * expected).feasible());
     for (std::size_t i = 1; i < found.points.size(); ++i) {
       REQUIRE(found.points[i].load < found.points[i - 1].load);
       REQUIRE(found.points[i].sum >= found.points[i - 1].sum);
