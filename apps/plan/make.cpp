@@ -120,7 +120,7 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
 
 plan::PlanRequest request_for(const PlanningCase& one, const Options& options) {
   plan::PlanRequest request = to_request(options.request);
-  if (options.trainer) request = plan::for_trainer(*options.trainer, std::move(request));
+  if (options.trainer) request = plan::for_trainer(*options.trainer, std::move(request), one.profile.dtype);
   return plan::narrowed(one.profile, one.cluster, request, parse_strategy(options.strategy));
 }
 

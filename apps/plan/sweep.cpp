@@ -67,7 +67,7 @@ plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {
     if (!schedules.empty()) request.schedule = joined(schedules);
-    request = plan::for_trainer(*options.trainer, std::move(request));
+    request = plan::for_trainer(*options.trainer, std::move(request), profile.dtype);
     schedules = parted(request.schedule);
   } else if (schedules.empty()) {
     schedules = {"gpipe", "1f1b", "zb-h1"};

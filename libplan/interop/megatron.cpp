@@ -81,12 +81,25 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
 
 /// Half types are of mixed precision there, and the optimizer's state is divided as here.
 std::string precision_arguments(const Training& training, detail::LossList& lost) {
-  std::string text;
-  if (training.precision == Precision::mixed) text = "--bf16\n";
+  const bool half = training.dtype == DType::bfloat16;
   if (training.precision == Precision::autocast)
     lost.add("it has no autocast, which keeps weights in float32; plan with --precision mixed");
+  if (half && training.precision == Precision::plain) {
+    lost.add(
+        "it keeps a float32 master and gradients of half weights, and needs more memory than planned; plan "
+        "with --precision mixed");
+  }
+  std::string text = half || training.precision == Precision::mixed ? "--bf16\n" : "";
   if (training.shard == Shard::optimizer) text += "--use-distributed-optimizer\n";
   return text;
+}
+
+/// Its Adam decouples the decay of weights, as AdamW does.
+std::string optimizer_argument(OptimizerName name, detail::LossList& lost) {
+  if (name == OptimizerName::sgd) return "--optimizer sgd\n";
+  if (name != OptimizerName::adam && name != OptimizerName::adamw)
+    lost.add("its optimizers are Adam and SGD, not " + std::string(name_of(name)) + "; Adam stands there");
+  return "--optimizer adam\n";
 }
 
 std::string argument(const std::string& name, std::int64_t value) {
@@ -193,6 +206,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);
   const std::string ranks = rank_arguments(plan, lane, lost);
+  const std::string optimizer = optimizer_argument(plan.training.optimizer, lost);
   const Training& training = plan.training;
   TrainerExport out;
   out.lost = lost.settle(kTrainer);
@@ -202,7 +216,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
                     argument("micro-batch-size", training.mini_batch / training.micro_batches) +
                     argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) + ranks +
                     recompute + precision},
-               {"model.txt", model_arguments(detail::language_sizes(model, row))},
+               {"model.txt", model_arguments(detail::language_sizes(model, row)) + optimizer},
                {"launch.sh", launcher(plan)},
                {"README.md", detail::trainer_readme(plan, lane, notes_of(plan), out.lost)}};
   return out;

@@ -31,9 +31,9 @@ enum class Losses { refuse, leave_out };
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
 
 /// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them,
-/// `model.txt` with the model's sizes, `launch.sh`, README.md. The model is a row of equal blocks (layers
-/// `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and no block is cut; embedding and head
-/// may share their weights. Throws as export_torch_pipelining().
+/// `model.txt` with the model's sizes and the optimizer, `launch.sh`, README.md. The model is a row of equal
+/// blocks (layers `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and no block is cut;
+/// embedding and head may share their weights. Throws as export_torch_pipelining().
 TrainerExport export_megatron(const Plan& plan, Losses losses);
 
 /// For TorchTitan, 0.2: `config.toml`, `schedule.csv`, README.md. Models as for Megatron-LM, whose modules have

@@ -30,46 +30,52 @@ bool schedules_within(const PlanRequest& request) {
 }
 
 template <const std::string_view& kList>
-void take_schedules(PlanRequest& request) {
+void take_schedules(PlanRequest& request, DType) {
   if (request.schedule == PlanRequest{}.schedule) request.schedule = kList;
 }
 
 constexpr TrainerRule kBlocks{"--cut-at", "block", "its stages hold whole transformer layers",
                               [](const PlanRequest& r) { return !r.cut_at || r.cut_at->depth == 0; },
-                              [](PlanRequest& r) { r.cut_at.emplace(); }};
+                              [](PlanRequest& r, DType) { r.cut_at.emplace(); }};
 constexpr TrainerRule kPacked{"--placement", "packed",
                               "its ranks go through the devices stage by stage, replicas side by side",
                               [](const PlanRequest& r) {
                                 return r.placement == Placement::automatic || r.placement == Placement::packed;
                               },
-                              [](PlanRequest& r) { r.placement = Placement::packed; }};
+                              [](PlanRequest& r, DType) { r.placement = Placement::packed; }};
 constexpr TrainerRule kEven{"--replicas", "one number that divides the micro-batches",
                             "its data-parallel ranks run the same pipeline on equally many micro-batches",
                             [](const PlanRequest& r) {
                               return std::ranges::adjacent_find(r.replicas, std::ranges::not_equal_to()) ==
                                      r.replicas.end();
                             },
-                            [](PlanRequest& r) { r.even_replicas = true; }};
+                            [](PlanRequest& r, DType) { r.even_replicas = true; }};
 constexpr TrainerRule kRecompute{"--recompute", "never or always", "it recomputes in every layer or in none",
                                  [](const PlanRequest& r) {
                                    return r.recompute == RecomputeMode::never ||
                                           r.recompute == RecomputeMode::always;
                                  },
-                                 [](PlanRequest&) {}};
+                                 [](PlanRequest&, DType) {}};
 constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
                              "it updates weights when all micro-batches of a step are through",
                              [](const PlanRequest& r) { return !r.allow_async && !r.weight_policy; },
-                             [](PlanRequest&) {}};
+                             [](PlanRequest&, DType) {}};
 
 constexpr std::array kMegatron{
     TrainerRule{"--schedule", kMegatronSchedules, "it has 1F1B, pipelines side by side, and interleaved 1F1B",
                 schedules_within<kMegatronSchedules>, take_schedules<kMegatronSchedules>},
     TrainerRule{"--window", "win", "its 1F1B keeps no more micro-batches in flight than stages follow",
                 [](const PlanRequest& r) { return !r.window || r.window == WindowRule::win; },
-                [](PlanRequest& r) { r.window = WindowRule::win; }},
+                [](PlanRequest& r, DType) { r.window = WindowRule::win; }},
     kBlocks,
     kEven,
     kPacked,
+    TrainerRule{"--precision", "mixed, of float32 plain",
+                "weights of a half type have a float32 master and gradients there",
+                [](const PlanRequest& r) { return r.precision != Precision::autocast; },
+                [](PlanRequest& r, DType profiled) {
+                  if (profiled == DType::bfloat16) r.precision = Precision::mixed;
+                }},
     kRecompute,
     kFlush};
 
@@ -81,9 +87,10 @@ constexpr std::array kTorchTitan{
     kPacked,
     TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
                 [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
-                [](PlanRequest& r) { r.tied = TiedWeights::stage; }},
+                [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
     TrainerRule{"--precision", "autocast or plain", "it keeps weights in float32, products in a half type",
-                [](const PlanRequest& r) { return r.precision != Precision::mixed; }, [](PlanRequest&) {}},
+                [](const PlanRequest& r) { return r.precision != Precision::mixed; },
+                [](PlanRequest&, DType) {}},
     kRecompute,
     kFlush};
 
@@ -94,14 +101,14 @@ std::span<const TrainerRule> rules_of(Trainer trainer) {
   return kTorchTitan;
 }
 
-PlanRequest for_trainer(Trainer trainer, PlanRequest request) {
+PlanRequest for_trainer(Trainer trainer, PlanRequest request, DType profiled) {
   for (const TrainerRule& rule : rules_of(trainer)) {
     if (!rule.admits(request)) {
       throw Error(ErrorKind::usage, std::string(rule.option) + ": --for " + std::string(name_of(trainer)) +
-                                        " takes " + std::string(rule.value) + " (" +
-                                        std::string(rule.reason) + "); leave one of the two out");
+                                        " takes " + std::string(rule.value) + " (" + std::string(rule.reason) +
+                                        "); leave one of the two out");
     }
-    rule.apply(request);
+    rule.apply(request, profiled);
   }
   request.trainer = name_of(trainer);
   return request;

@@ -29,15 +29,16 @@ struct TrainerRule {
   std::string_view option;
   std::string_view value;
   std::string_view reason;
-  bool (*admits)(const PlanRequest& request);  ///< what the request says already; else it is refused
-  void (*apply)(PlanRequest& request);         ///< does nothing where the request says it already
+  bool (*admits)(const PlanRequest& request);           ///< what the request says already; else it is refused
+  void (*apply)(PlanRequest& request, DType profiled);  ///< does nothing where the request says it already
 };
 
 /// The table, in the order in which the limits are applied. Sources: megatron.cpp, torchtitan.cpp.
 std::span<const TrainerRule> rules_of(Trainer trainer);
 
-/// The request within what the trainer can run, and named after it (PlanRequest::trainer). Throws pp::Error
-/// (usage) where it asks for something else: the option, what the trainer takes, and why.
-PlanRequest for_trainer(Trainer trainer, PlanRequest request);
+/// The request within what the trainer can run of a profile of this type, and named after it
+/// (PlanRequest::trainer). Throws pp::Error (usage) where it asks for something else: the option, what the
+/// trainer takes, and why.
+PlanRequest for_trainer(Trainer trainer, PlanRequest request, DType profiled);
 
 }  // namespace pp::plan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -41,8 +42,8 @@ void share_cards(std::vector<Level>& levels, int degree) {
 
 Cluster with_nodes(const Cluster& cluster, int nodes) {
   if (cluster.levels.size() != 2) {
-    refuse("--nodes: the cluster has " + std::to_string(cluster.levels.size()) +
-           " levels, not one within a node and one between nodes; give such a file, or --levels");
+    refuse("--nodes: the cluster has " + counted(std::ssize(cluster.levels), "level") +
+           ", not one within a node and one between nodes; give such a file, or --levels");
   }
   const int size = cluster.levels.front().devices;
   const std::vector<Device>& given = cluster.devices;

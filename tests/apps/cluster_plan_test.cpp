@@ -150,7 +150,7 @@ TEST_SUITE("apps/cluster_plan") {
     CHECK(folder.plan({"--devices", "4", "--bandwidth", "1e9", "--nodes", "2"}).code == 2);
     const Outcome flat = folder.plan({"--cluster", folder.cluster("four-gpus.json"), "--nodes", "2"});
     CHECK(flat.code == 2);
-    CHECK(has(flat.err, "four-gpus.json: --nodes: the cluster has 1 levels"));
+    CHECK(has(flat.err, "four-gpus.json: --nodes: the cluster has 1 level,"));
     CHECK(folder.plan({"--levels", "4@300GB/s,2@25GB/s", "--nodes", "4", "--schedule", "data-parallel"}).code ==
           0);
     CHECK(folder.written().devices.size() == 16);

@@ -53,6 +53,13 @@ std::string refused_plan(const std::function<void(plan::Plan&)>& change, ErrorKi
 }  // namespace
 
 TEST_SUITE("librun/check") {
+  TEST_CASE("a plan whose layers are split over a tensor group is refused with the way out") {
+    CHECK(refused_plan([](plan::Plan& plan) { plan.tensor_degree = 2; }, ErrorKind::usage) ==
+          "the plan splits every layer over 2 GPUs, which pp-run does not; plan from a profile of tensor "
+          "degree 1, "
+          "or take the plan elsewhere with pp-plan export");
+  }
+
   TEST_CASE("a model that nobody compared with its module is not trained, and not inferred with") {
     const auto without_weights = [](plan::Plan& plan) { plan.model.verified = false; };
     CHECK(refused_plan(without_weights, ErrorKind::data) ==

@@ -121,7 +121,8 @@ TEST_CASE("Megatron: a folder of arguments, sizes, a launcher and a page") {
         "--hidden-size 4\n"
         "--ffn-hidden-size 8\n"
         "--num-attention-heads 2\n"
-        "--untie-embeddings-and-output-weights\n");
+        "--untie-embeddings-and-output-weights\n"
+        "--optimizer sgd\n");
   // Four groups of four GPUs on the one node.
   CHECK(has(file(out, "launch.sh"), "torchrun --nproc-per-node 16 --nnodes 1 "));
   const std::string page = file(out, "README.md");
@@ -190,6 +191,18 @@ TEST_CASE("Megatron: embedding and head may share weights over the first and las
   Plan elsewhere = tied;
   elsewhere.tied[0].stages = {StageId{1}};
   CHECK(has(refusal([&] { export_megatron(elsewhere, Losses::refuse); }), "other than the first and the last"));
+}
+
+TEST_CASE("Megatron: half weights have a float32 master, which a plan must know") {
+  Plan plan = plan_of(3, {1});
+  plan.training.dtype = DType::bfloat16;
+  CHECK(has(refusal([&] { export_megatron(plan, Losses::refuse); }),
+            "it keeps a float32 master and gradients of half weights"));
+  plan.training.precision = Precision::mixed;
+  CHECK(has(megatron(plan), "--bf16\n"));
+  plan.training.optimizer = OptimizerName::adagrad;
+  CHECK(has(refusal([&] { export_megatron(plan, Losses::refuse); }),
+            "its optimizers are Adam and SGD, not adagrad"));
 }
 
 TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of operations") {

@@ -45,7 +45,7 @@ std::optional<Plan> best(const PlanRequest& request, int devices) {
 
 std::string refusal(Trainer trainer, const PlanRequest& request) {
   try {
-    for_trainer(trainer, request);
+    for_trainer(trainer, request, DType::float32);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
     return error.what();
@@ -88,7 +88,7 @@ TEST_CASE("--for megatron finds the best of all plans of pipelines side by side 
     CAPTURE(mini_batch);
     PlanRequest request = request_of(mini_batch);
     request.schedule = "hybrid";
-    const std::optional<Plan> plan = best(for_trainer(Trainer::megatron, request), devices);
+    const std::optional<Plan> plan = best(for_trainer(Trainer::megatron, request, DType::float32), devices);
     REQUIRE(plan);
     CHECK(plan->predicted.step.count() ==
           doctest::Approx(least_of_all(mini_batch, devices).count()).epsilon(1e-9));
@@ -99,14 +99,15 @@ TEST_CASE("--for megatron finds the best of all plans of pipelines side by side 
 TEST_CASE("what is found for a trainer can be exported to it, and says for whom it is") {
   for (const int devices : {2, 3, 4, 6, 8}) {
     CAPTURE(devices);
-    const std::optional<Plan> megatron = best(for_trainer(Trainer::megatron, request_of(24)), devices);
+    const std::optional<Plan> megatron =
+        best(for_trainer(Trainer::megatron, request_of(24), DType::float32), devices);
     REQUIRE(megatron);
     CHECK_NOTHROW(export_megatron(*megatron, Losses::refuse));
     CHECK(megatron->context.at("for") == "megatron");
     PlanRequest adam = request_of(24);
     adam.optimizer = OptimizerName::adamw;
     adam.optimizer_state_ratio = 2;
-    const std::optional<Plan> titan = best(for_trainer(Trainer::torchtitan, adam), devices);
+    const std::optional<Plan> titan = best(for_trainer(Trainer::torchtitan, adam, DType::float32), devices);
     REQUIRE(titan);
     CHECK_NOTHROW(export_torchtitan(*titan, Losses::refuse));
     CHECK(titan->context.at("for") == "torchtitan");
@@ -117,12 +118,12 @@ TEST_CASE("what is found for a trainer can be exported to it, and says for whom 
 TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   PlanRequest request = request_of(8);
   request.schedule = "interleaved";
-  CHECK(for_trainer(Trainer::megatron, request).schedule == "interleaved");
+  CHECK(for_trainer(Trainer::megatron, request, DType::float32).schedule == "interleaved");
   request.schedule = "interleaved,zb-h1";
   CHECK(refusal(Trainer::megatron, request) ==
         "--schedule: --for megatron takes hybrid,interleaved (it has 1F1B, pipelines side by side, and "
         "interleaved 1F1B); leave one of the two out");
-  CHECK(for_trainer(Trainer::torchtitan, request).schedule == "interleaved,zb-h1");
+  CHECK(for_trainer(Trainer::torchtitan, request, DType::float32).schedule == "interleaved,zb-h1");
   const auto refused = [](const std::function<void(PlanRequest&)>& change, const std::string& option) {
     PlanRequest changed = request_of(8);
     change(changed);
@@ -141,6 +142,13 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
       "--precision: --for torchtitan takes autocast or plain (it keeps weights in float32, products in a half "
       "type); leave one of the two out");
   CHECK(refusal(Trainer::megatron, mixed) == "accepted");
+  mixed.precision = Precision::autocast;
+  CHECK(refusal(Trainer::megatron, mixed)
+            .starts_with("--precision: --for megatron takes mixed, of float32 plain ("));
+  // A half type is trained with a float32 master by the one, as it is by the other.
+  CHECK(for_trainer(Trainer::megatron, request_of(8), DType::bfloat16).precision == Precision::mixed);
+  CHECK(for_trainer(Trainer::megatron, request_of(8), DType::float32).precision == Precision::plain);
+  CHECK(for_trainer(Trainer::torchtitan, request_of(8), DType::bfloat16).precision == Precision::plain);
 }
 
 TEST_CASE("every limit says why") {
@@ -149,7 +157,7 @@ TEST_CASE("every limit says why") {
       CHECK(rule.option.starts_with("--"));
       CHECK_FALSE(rule.value.empty());
       CHECK_FALSE(rule.reason.empty());
-      CHECK(rule.admits(for_trainer(trainer, request_of(8))));  // what it sets it takes
+      CHECK(rule.admits(for_trainer(trainer, request_of(8), DType::bfloat16)));  // what it sets it takes
     }
   }
 }

@@ -69,7 +69,7 @@ TEST_CASE("what was measured of the sums of other nodes is left out") {
 
 TEST_CASE("nodes that cannot be repeated are refused by name") {
   CHECK(refusal([] { with_nodes(flat_cluster(4, DeviceKind::cuda, BytesPerSecond(1e9), {}, {}), 2); }) ==
-        "--nodes: the cluster has 1 levels, not one within a node and one between nodes; give such a file, or "
+        "--nodes: the cluster has 1 level, not one within a node and one between nodes; give such a file, or "
         "--levels");
   Cluster uneven = machine(2, 8);
   uneven.devices[11].speed = 0.5;
