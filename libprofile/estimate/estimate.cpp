@@ -46,7 +46,7 @@ class Estimate {
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
     profile.device.memory -= device_.context;
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
-    profile.device.peak_flops_per_s = rates_.product_flops_per_s;
+    profile.device.peak_flops_per_s = rates_.rates.product_flops_per_s;
     profile.dtype = options_.dtype;
     profile.mode = ProfileMode::estimated;
     profile.tensor_degree = options_.tensor_degree;
