@@ -11,6 +11,7 @@
 #include "libprofile/model/families/families.h"
 #include "librun/drive/crew.h"
 #include "librun/drive/driver.h"
+#include "librun/setup/make_setup.h"
 
 namespace pp::run {
 namespace {

@@ -11,13 +11,12 @@
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
-#include "libprofile/model/bindable.h"
+#include "librun/drive/agreement.h"
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
 #include "librun/report/frames.h"
-#include "librun/setup/agreement.h"
-#include "librun/setup/setup.h"
+#include "librun/setup/make_setup.h"
 #include "librun/setup/start.h"
 
 namespace pp::run {
@@ -140,12 +139,6 @@ void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted
 
 }  // namespace
 
-Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
-  Setup setup = check_setup(plan, options, profile::machine_devices(), placement);
-  model::check_bindable(setup.model);
-  return setup;
-}
-
 void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
@@ -195,5 +188,7 @@ void refuse_together(Peers& peers, const Error& why) {
   Mailbox mailbox(peers);
   refuse_to_meet(mailbox, why);
 }
+
+int runs_left_behind() { return works_left_behind(); }
 
 }  // namespace pp::run

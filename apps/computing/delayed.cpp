@@ -6,8 +6,8 @@
 #include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/module.h"
+#include "librun/setup/check_setup.h"
 #include "librun/setup/checks.h"
-#include "librun/setup/setup.h"
 
 namespace pp {
 namespace {

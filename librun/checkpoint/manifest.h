@@ -8,22 +8,10 @@
 #include <vector>
 
 #include "libprofile/core/json_reader.h"
-#include "librun/data/order.h"
-#include "librun/report/settings.h"
-#include "librun/worker/loss_scale.h"
+#include "librun/options/position.h"
+#include "librun/options/settings.h"
 
 namespace pp::run {
-
-/// How far a training has come: between two updates.
-struct Position {
-  Step step = 0;             ///< finished updates
-  int epoch = 0;             ///< finished epochs
-  Step epoch_steps = 0;      ///< finished updates of the epoch that has begun
-  double epoch_loss = 0;     ///< their losses, each times its samples (or what its labels count for)
-  double epoch_samples = 0;  ///< the sum of these; steps without an update have none
-  LossScale loss_scale{};    ///< for the next step
-  bool operator==(const Position&) const = default;
-};
 
 /// What must be the same for a training to go on at a position of the data.
 struct TrainingIdentity {

@@ -12,7 +12,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
-#include "librun/checkpoint/safetensors_header.h"
+#include "librun/data/safetensors_header.h"
 
 namespace pp::run {
 

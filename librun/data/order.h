@@ -7,11 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace pp::run {
+#include "librun/options/position.h"
 
-/// An optimizer step: one mini-batch, or as many as are accumulated, counted from 0 at the beginning of the
-/// training.
-using Step = std::int64_t;
+namespace pp::run {
 
 /// Uniform in 0..bound-1, by splitmix64: draws in the incomplete last interval are thrown away.
 std::uint64_t draw_below(std::uint64_t bound, std::uint64_t& state);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "librun/checkpoint/safetensors_header.h"
 #include "librun/data/readers.h"
+#include "librun/data/safetensors_header.h"
 
 namespace pp::run {
 

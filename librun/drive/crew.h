@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "librun/worker/threads.h"
+#include "librun/threads/threads.h"
 #include "librun/worker/worker.h"
 
 namespace pp::run {

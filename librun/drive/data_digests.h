@@ -12,8 +12,8 @@
 
 #include "librun/data/order.h"
 #include "librun/data/records.h"
-#include "librun/transport/coordinator.h"
-#include "librun/worker/threads.h"
+#include "librun/threads/coordinator.h"
+#include "librun/threads/threads.h"
 
 namespace pp::run {
 

@@ -53,9 +53,9 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
 void Driver::drive() {
   snapshot_time_ = now();
   command();
-  while (!legs_.empty()) {
-    command();  // so that a leg begins while the last one ends
-    run_leg();
+  while (!parts_.empty()) {
+    command();  // so that a part begins while the last one ends
+    run_part();
   }
   poll();
   const Step end = stopped_by_nan_ ? std::max(done_, snapshot_step_) : done_;
@@ -71,29 +71,29 @@ void Driver::tell_unwritten() {
   for (; unwritten_ < failures.size(); ++unwritten_) tell([&] { observer_.warning(failures[unwritten_]); });
 }
 
-std::optional<Leg> Driver::leg_from(Step first) const {
+std::optional<EpochPart> Driver::part_from(Step first) const {
   const Length& length = job_.setup.length;
   if (first >= length.total) return std::nullopt;
-  Leg leg{.epoch = static_cast<int>(first / length.epoch.steps()), .first = first};
-  leg.end = length.first(leg.epoch) + length.count(leg.epoch);
+  EpochPart part{.epoch = static_cast<int>(first / length.epoch.steps()), .first = first};
+  part.end = length.first(part.epoch) + length.count(part.epoch);
   if (const Step every = job_.setup.snapshot_every; every > 0)
-    leg.end = std::min(leg.end, (first / every + 1) * every);
-  return leg;
+    part.end = std::min(part.end, (first / every + 1) * every);
+  return part;
 }
 
 void Driver::command() {
   if (ended_early_) return;
-  const std::optional<Leg> leg = leg_from(legs_.empty() ? done_ : legs_.back().end);
-  if (!leg) return;
+  const std::optional<EpochPart> part = part_from(parts_.empty() ? done_ : parts_.back().end);
+  if (!part) return;
   const Length& length = job_.setup.length;
-  const Step epoch_first = length.first(leg->epoch);
-  job_.commands.train(leg->epoch, {.first = leg->first, .end = leg->end, .epoch_first = epoch_first});
+  const Step epoch_first = length.first(part->epoch);
+  job_.commands.train(part->epoch, {.first = part->first, .end = part->end, .epoch_first = epoch_first});
   const Step every = job_.setup.snapshot_every;
-  if (every > 0 && leg->end % every == 0 && leg->end < length.total)  // the last one comes at the end
-    command_snapshot(leg->end, /*last=*/false);
-  if (job_.evaluates() && leg->end == epoch_first + length.count(leg->epoch))
-    job_.commands.evaluate(leg->epoch, job_.test_shape.count);
-  legs_.push_back(*leg);
+  if (every > 0 && part->end % every == 0 && part->end < length.total)  // the last one comes at the end
+    command_snapshot(part->end, /*last=*/false);
+  if (job_.evaluates() && part->end == epoch_first + length.count(part->epoch))
+    job_.commands.evaluate(part->epoch, job_.test_shape.count);
+  parts_.push_back(*part);
 }
 
 void Driver::command_snapshot(Step step, bool last) {
@@ -109,8 +109,8 @@ void Driver::command_snapshot(Step step, bool last) {
 
 void Driver::cut(Commands::Cut what) {
   const Step end = job_.commands.cut(what);
-  while (!legs_.empty() && legs_.back().first >= end) legs_.pop_back();
-  if (!legs_.empty()) legs_.back().end = end;
+  while (!parts_.empty() && parts_.back().first >= end) parts_.pop_back();
+  if (!parts_.empty()) parts_.back().end = end;
   while (!awaited_snapshots_.empty() && awaited_snapshots_.back() > end) {
     awaited_snapshots_.pop_back();
     --snapshots_;
@@ -121,7 +121,7 @@ bool Driver::poll() {
   if (ended_early_ || !interrupted_()) return ended_early_;
   ended_early_ = true;
   cut(Commands::Cut::evaluation_too);
-  const std::string end = std::to_string(legs_.empty() ? done_ : legs_.back().end) + " of " +
+  const std::string end = std::to_string(parts_.empty() ? done_ : parts_.back().end) + " of " +
                           std::to_string(job_.setup.length.total);
   tell([&] { observer_.warning("interrupted: the run ends with step " + end); });
   return true;
@@ -132,7 +132,7 @@ void Driver::take_timed_snapshot() {
   if (!every || ended_early_ || now() - snapshot_time_ < *every) return;
   snapshot_time_ = now();
   cut(Commands::Cut::training);
-  const Step end = legs_.empty() ? done_ : legs_.back().end;
+  const Step end = parts_.empty() ? done_ : parts_.back().end;
   if (end != snapshot_step_ && end != job_.setup.length.total) command_snapshot(end, /*last=*/false);
   command();
 }
@@ -143,17 +143,17 @@ void Driver::tell(Call&& call) {
   call();
 }
 
-void Driver::run_leg() {
+void Driver::run_part() {
   const Length& length = job_.setup.length;
-  const int epoch = legs_.front().epoch;
-  const Step first = legs_.front().first;
+  const int epoch = parts_.front().epoch;
+  const Step first = parts_.front().first;
   if (first == length.first(epoch)) epoch_ = {};
   grant();
-  while (!legs_.empty() && done_ < legs_.front().end) {
+  while (!parts_.empty() && done_ < parts_.front().end) {
     const std::optional<StepResult> result = await();
     if (!result) continue;
     if (!goes_on_after(*result)) break;
-    if (done_ == first) begin_leg(begin_of(*result));
+    if (done_ == first) begin_part(begin_of(*result));
     count(record(epoch, *result));
     history_.add(steps_.back().time, result->workers);
     tell_step(epoch, *result);
@@ -162,33 +162,33 @@ void Driver::run_leg() {
     take_timed_snapshot();
     grant();
   }
-  if (!legs_.empty()) legs_.pop_front();
-  ++stretches_;
+  if (!parts_.empty()) parts_.pop_front();
+  ++ranges_;
   if (done_ == length.first(epoch) + length.count(epoch)) finish_epoch(epoch);
 }
 
-void Driver::begin_leg(Seconds begin) {
+void Driver::begin_part(Seconds begin) {
   last_end_ = std::max(last_end_, begin);
   if (epoch_.samples_here == 0) epoch_.start = begin;
 }
 
 void Driver::grant() {
-  if (legs_.empty()) return;
-  const Step round = job_.setup.round, first = legs_.front().first;
+  if (parts_.empty()) return;
+  const Step round = job_.setup.round, first = parts_.front().first;
   job_.commands.grant(first + (done_ - first + job_.lead + round - 1) / round * round);
 }
 
 std::optional<StepResult> Driver::await() {
-  const auto beyond = [&] { return poll() && (legs_.empty() || done_ >= legs_.back().end); };
+  const auto beyond = [&] { return poll() && (parts_.empty() || done_ >= parts_.back().end); };
   const Step half =
       job_.setup.streams ? 1 : job_.lead / 2;  // in streams replicas may complete steps in any order
-  const Step last = std::min(done_ + half, legs_.front().end) - 1;
+  const Step last = std::min(done_ + half, parts_.front().end) - 1;
   return job_.ledger.await_step(done_, last, beyond);
 }
 
 StepRecord Driver::record(int epoch, const StepResult& result) const {
   StepRecord record;
-  record.stretch = job_.setup.streams ? stretches_ : epoch;
+  record.range = job_.setup.streams ? ranges_ : epoch;
   const EpochShape& shape = job_.setup.length.epoch;
   const Step in_epoch = done_ - job_.setup.length.first(epoch);
   record.samples = shape.step_size(in_epoch);
@@ -227,7 +227,7 @@ bool Driver::goes_on_after(const StepResult& result) {
   if (!stops) return true;
   stopped_by_nan_ = ended_early_ = true;
   cut(Commands::Cut::evaluation_too);
-  legs_.clear();
+  parts_.clear();
   for (const Step step : std::exchange(awaited_snapshots_, {})) job_.snapshots.reached(step, position());
   return false;
 }

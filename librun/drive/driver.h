@@ -9,12 +9,13 @@
 
 #include "librun/drive/saver.h"
 #include "librun/report/build.h"
+#include "librun/report/progress.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
 
 /// What the driver commands at once: steps without a pause, a snapshot and an evaluation that may follow them.
-struct Leg {
+struct EpochPart {
   int epoch = 0;
   Step first = 0;
   Step end = 0;
@@ -52,16 +53,16 @@ class Driver {
     Seconds end{};
   };
 
-  std::optional<Leg> leg_from(Step first) const;
+  std::optional<EpochPart> part_from(Step first) const;
   /// Of the last step that is done.
   Position position() const;
-  /// Appends the next leg to the commands, if there is one and the run is not to end.
+  /// Appends the next part to the commands, if there is one and the run is not to end.
   void command();
   void command_snapshot(Step step, bool last);
-  /// Until the first leg is done or cut off.
-  void run_leg();
+  /// Until the first part is done or cut off.
+  void run_part();
   /// Its first step began then: the time since the step before is not its own.
-  void begin_leg(Seconds begin);
+  void begin_part(Seconds begin);
   /// Lets the workers begin what lies up to `Job::lead` beyond the steps that are done, in whole rounds.
   void grant();
   /// Nothing when the step was cut off.
@@ -90,10 +91,10 @@ class Driver {
   Observer& observer_;
   const std::function<bool()>& interrupted_;
   const Saver* saver_;
-  std::deque<Leg> legs_;  ///< commanded and not done
-  Step done_;             ///< steps, since the beginning of the training
-  Step skipped_ = 0;      ///< of this run's
-  int stretches_ = 0;     ///< legs before this one
+  std::deque<EpochPart> parts_;  ///< commanded and not done
+  Step done_;                    ///< steps, since the beginning of the training
+  Step skipped_ = 0;             ///< of this run's
+  int ranges_ = 0;               ///< parts before this one
   EpochSum epoch_;
   int snapshots_ = 0;                   ///< commanded
   std::deque<Step> awaited_snapshots_;  ///< commanded at steps that are not done
@@ -103,7 +104,7 @@ class Driver {
   bool ended_early_ = false;
   bool stopped_by_nan_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted
-  Seconds last_end_{};    ///< of the step before, or the beginning of a leg
+  Seconds last_end_{};    ///< of the step before, or the beginning of a part
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
   StepHistory history_;

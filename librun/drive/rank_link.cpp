@@ -1,4 +1,5 @@
 #include "librun/drive/rank_link.h"
+#include "librun/transport/rank_errors.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +25,7 @@ void change_times(WorkerRecord& record, With&& with) {
   for (MessageRecord& message : record.messages) change(message.event);
 }
 
-std::string kind_alone(LetterKind kind) { return Packer().add(kind).take(); }
+std::string kind_alone(ControlKind kind) { return Packer().add(kind).take(); }
 
 }  // namespace
 
@@ -38,7 +39,7 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
       looked_(Coordinator::Clock::now()) {
   elsewhere_[static_cast<std::size_t>(mailbox.rank())] = {};
   if (leads()) {
-    mailbox_.post_all(Packer().add(LetterKind::start).add(job_.start).take());
+    mailbox_.post_all(Packer().add(ControlKind::start).add(job_.start).take());
     job_.commands.mirror([this](const Order& order) {
       note_cut(order);
       mailbox_.post_all(pack(order));
@@ -62,7 +63,7 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
                                   .shuffle = job_.options.shuffle},
                      [this](Step step, const std::string& digest) {
                        if (leads()) return compare_data(0, step, digest);
-                       mailbox_.post(0, Packer().add(LetterKind::digest).add(step).add(digest).take());
+                       mailbox_.post(0, Packer().add(ControlKind::digest).add(step).add(digest).take());
                      });
   }
   thread_.add([this] { serve(); });
@@ -95,12 +96,12 @@ void RankLink::finish_digests() {
 void RankLink::ask(Haste haste) {
   const Time now = Coordinator::Clock::now();
   if (haste == Haste::awake) asked_ = now;
-  mailbox_.post(0, Packer().add(LetterKind::ask).add(haste).add(now).take());
+  mailbox_.post(0, Packer().add(ControlKind::ask).add(haste).add(now).take());
 }
 
-void RankLink::read_time(Unpacker& letter, Time now) {
-  const auto asked = letter.take<Time>();
-  const auto there = letter.take<Time>();
+void RankLink::read_time(Unpacker& control, Time now) {
+  const auto asked = control.take<Time>();
+  const auto there = control.take<Time>();
   const Monitor::Lock lock = monitor_.lock();
   const bool at_the_end = round_trips_ > 0;
   if (at_the_end && --round_trips_ > 0) ask(Haste::awake);
@@ -148,8 +149,8 @@ void RankLink::serve() noexcept {
         if (closed_) return;
       }
       if (mailbox_.peers().sending()) rest = kShortestRest;
-      while (auto letter = mailbox_.take()) {
-        handle(std::move(*letter));
+      while (auto control = mailbox_.take()) {
+        handle(std::move(*control));
         rest = kShortestRest;
       }
       const Time now = Coordinator::Clock::now();
@@ -174,9 +175,9 @@ void RankLink::serve() noexcept {
 // So often that a rank is not silent by accident.
 Seconds RankLink::interval() const { return std::min(job_.options.stall_timeout / 20, Seconds(1)); }
 
-void RankLink::handle(Peers::Letter letter) {
-  heard_[static_cast<std::size_t>(letter.from)] = Coordinator::Clock::now();
-  Unpacker from(letter.bytes);
+void RankLink::handle(Peers::ControlMessage control) {
+  heard_[static_cast<std::size_t>(control.from)] = Coordinator::Clock::now();
+  Unpacker from(control.bytes);
   const auto set = [&](bool& flag) {
     {
       const Monitor::Lock lock = monitor_.lock();
@@ -184,20 +185,20 @@ void RankLink::handle(Peers::Letter letter) {
     }
     monitor_.notify();
   };
-  switch (from.take<LetterKind>()) {
-    case LetterKind::start: {
+  switch (from.take<ControlKind>()) {
+    case ControlKind::start: {
       const std::lock_guard held(clock_mutex_);
       first_start_ = from.take<Time>();
       job_.start = clock_ ? Coordinator::Clock::now() : first_start_;
       return;
     }
-    case LetterKind::ask: {
+    case ControlKind::ask: {
       if (from.take<Haste>() == Haste::awake) asked_ = Coordinator::Clock::now();
-      Packer answer = std::move(Packer().add(LetterKind::time).add(from.take<Time>()));
-      return mailbox_.post(letter.from, answer.add(Coordinator::Clock::now()).take());
+      Packer answer = std::move(Packer().add(ControlKind::time).add(from.take<Time>()));
+      return mailbox_.post(control.from, answer.add(Coordinator::Clock::now()).take());
     }
-    case LetterKind::time: return read_time(from, Coordinator::Clock::now());
-    case LetterKind::order: {
+    case ControlKind::time: return read_time(from, Coordinator::Clock::now());
+    case ControlKind::order: {
       const Order order = unpack_order(from);
       if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
       note_cut(order);
@@ -205,44 +206,44 @@ void RankLink::handle(Peers::Letter letter) {
       if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
       return;
     }
-    case LetterKind::end: return set(left_);
-    case LetterKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
-    case LetterKind::share: {
-      Share share = unpack_share(from);
-      letter.bytes = {};
+    case ControlKind::end: return set(left_);
+    case ControlKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
+    case ControlKind::share: {
+      CheckpointShare share = unpack_share(from);
+      control.bytes = {};
       const Monitor::Lock lock = monitor_.lock();
-      shares_[{share.step, share.last}].emplace(letter.from, std::move(share));
+      shares_[{share.step, share.last}].emplace(control.from, std::move(share));
       return monitor_.notify();
     }
-    case LetterKind::records: {
+    case ControlKind::records: {
       RankRecords records = unpack_records(from);
       const Monitor::Lock lock = monitor_.lock();
       for (auto& [worker, record] : records.workers) others_.records.emplace(worker, std::move(record));
-      if (records.clock) others_.clocks.emplace(letter.from, *records.clock);
+      if (records.clock) others_.clocks.emplace(control.from, *records.clock);
       ++complete_;
       return monitor_.notify();
     }
-    case LetterKind::digest: {
+    case ControlKind::digest: {
       const auto step = from.take<Step>();
-      return compare_data(letter.from, step, from.take<std::string>());
+      return compare_data(control.from, step, from.take<std::string>());
     }
-    case LetterKind::failed: {
+    case ControlKind::failed: {
       const auto text = from.take<std::string>();
       if (leads()) {
         job_.coordinator.stop(std::make_exception_ptr(
-            Error(ErrorKind::run, "rank " + std::to_string(letter.from) + ": " + text)));
+            Error(ErrorKind::run, "rank " + std::to_string(control.from) + ": " + text)));
       } else {
         job_.coordinator.stop(std::make_exception_ptr(SaidElsewhere(ErrorKind::run, text)));
       }
       return;
     }
-    case LetterKind::interrupt: interrupted_ = true; return;
-    case LetterKind::pulse: return read_pulse(letter.from, from);
+    case ControlKind::interrupt: interrupted_ = true; return;
+    case ControlKind::pulse: return read_pulse(control.from, from);
   }
 }
 
-void RankLink::read_pulse(int rank, Unpacker& letter) {
-  const Pulse pulse = unpack_pulse(letter);
+void RankLink::read_pulse(int rank, Unpacker& control) {
+  const Pulse pulse = unpack_pulse(control);
   elsewhere_[static_cast<std::size_t>(rank)] = pulse.done;
   for (const auto& [worker, state] : pulse.states)
     job_.coordinator.tell_state(worker, "rank " + std::to_string(rank) + ": " + state);
@@ -297,7 +298,7 @@ void RankLink::say_failure() {
   if (!leads()) mailbox_.post_failure(text_of(error));
   // Where rank 0 is silent, this rank speaks for it.
   if (leads() || holds<LostRank>(error))
-    mailbox_.post_all(Packer().add(LetterKind::failed).add(text_of(error)).take());
+    mailbox_.post_all(Packer().add(ControlKind::failed).add(text_of(error)).take());
 }
 
 FromOthers RankLink::await_others() {
@@ -305,16 +306,16 @@ FromOthers RankLink::await_others() {
   Monitor::Lock lock = monitor_.lock();
   monitor_.wait_driver(
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
-  mailbox_.post_all(kind_alone(LetterKind::end));
+  mailbox_.post_all(kind_alone(ControlKind::end));
   return std::move(others_);
 }
 
-std::vector<Share> RankLink::await_shares(Step step, bool last) {
+std::vector<CheckpointShare> RankLink::await_shares(Step step, bool last) {
   Monitor::Lock lock = monitor_.lock();
-  std::map<int, Share>& by_rank = shares_[{step, last}];
+  std::map<int, CheckpointShare>& by_rank = shares_[{step, last}];
   monitor_.wait_driver(
       lock, [&] { return by_rank.size() + 1 == heard_.size(); }, [] { return false; });
-  std::vector<Share> shares;
+  std::vector<CheckpointShare> shares;
   for (auto& [rank, share] : by_rank) shares.push_back(std::move(share));
   shares_.erase({step, last});
   return shares;
@@ -327,7 +328,7 @@ void RankLink::follow(const std::function<bool()>& interrupted) {
       lock, [&] { return stopping_; },
       [&] {
         if (!told && interrupted()) {
-          mailbox_.post(0, kind_alone(LetterKind::interrupt));
+          mailbox_.post(0, kind_alone(ControlKind::interrupt));
           told = true;
         }
         return false;

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "librun/drive/control_messages.h"
 #include "librun/drive/data_digests.h"
-#include "librun/drive/letters.h"
+#include "librun/threads/threads.h"
 #include "librun/transport/mailbox.h"
 #include "librun/worker/job.h"
-#include "librun/worker/threads.h"
 
 namespace pp::run {
 
@@ -45,13 +45,13 @@ class RankLink {
   /// Rank 0, when its own workers have ended. Throws Stopped.
   FromOthers await_others();
   /// Rank 0: those of all others, by rank. Throws Stopped.
-  std::vector<Share> await_shares(Step step, bool last);
+  std::vector<CheckpointShare> await_shares(Step step, bool last);
 
   /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
   /// Stopped.
   void follow(const std::function<bool()>& interrupted);
   /// To rank 0.
-  void post(Share share) { mailbox_.post(0, pack(std::move(share))); }
+  void post(CheckpointShare share) { mailbox_.post(0, pack(std::move(share))); }
   /// What the workers here wrote down, in times of rank 0's clock; returns when rank 0 has everything. Throws
   /// Stopped.
   void leave(const RecordsHere& records);
@@ -60,8 +60,8 @@ class RankLink {
   using Time = Coordinator::Clock::time_point;
 
   void serve() noexcept;
-  void handle(Peers::Letter letter);
-  void read_pulse(int from, Unpacker& letter);
+  void handle(Peers::ControlMessage control);
+  void read_pulse(int from, Unpacker& control);
   void send_pulse();
   /// Stops the run when a rank has not been heard of for the stall timeout.
   void check_silence(Time now);
@@ -75,7 +75,7 @@ class RankLink {
   /// Other ranks: what rank 0's clock shows.
   enum class Haste { none, awake };  ///< awake: neither rank sleeps until the answer is there
   void ask(Haste haste);
-  void read_time(Unpacker& letter, Time now);
+  void read_time(Unpacker& control, Time now);
   /// A time of the run by the clock here, by rank 0's.
   Seconds common(Seconds here) const;
   LedgerEntry by_first_clock(LedgerEntry entry) const;
@@ -86,7 +86,7 @@ class RankLink {
   Monitor monitor_;  ///< of what follows
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
-  std::map<std::pair<Step, bool>, std::map<int, Share>>
+  std::map<std::pair<Step, bool>, std::map<int, CheckpointShare>>
       shares_;  ///< by step and whether it is the last; by rank
   FromOthers others_;
   int round_trips_ = 0;  ///< to come before the clock is known at the end

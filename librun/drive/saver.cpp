@@ -23,9 +23,9 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
 }
 
 // A rank among others does not know whether its last part has become a checkpoint: it writes each.
-Share Saver::write_share(const Job& job, Snapshot snapshot) {
+CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
   begun_ = Coordinator::Clock::now();
-  Share share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
+  CheckpointShare share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
   const bool alone = job.setup.placement.alone();
   if (!job.options.checkpoint.empty() && snapshot.step > (alone ? saved_ : start_.position.step)) {
     const TrainingState state = merged(snapshot.layers);
@@ -54,11 +54,11 @@ void Saver::fail(std::string why) {
   failures_.push_back(std::move(why));
 }
 
-void Saver::save(const Job& job, const Position& position, std::vector<Share> shares) {
+void Saver::save(const Job& job, const Position& position, std::vector<CheckpointShare> shares) {
   Manifest manifest = describe(job.plan, job.options, job.setup, position);
   std::vector<Stage::LayerState> layers;
   bool wanted = false;
-  for (Share& share : shares) {
+  for (CheckpointShare& share : shares) {
     wanted = wanted || !share.parts.empty() || !share.failure.empty();
     std::ranges::move(share.parts, std::back_inserter(manifest.parts));
     std::ranges::move(share.layers, std::back_inserter(layers));
@@ -92,17 +92,17 @@ void Saver::write_weights(std::vector<Stage::LayerState> layers) {
   weights_->write(stored(state.tensors));
 }
 
-void Saver::commit(const Manifest& manifest, const std::vector<Share>& shares) {
+void Saver::commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
   const Step step = shares.front().step;
   if (manifest.position.step <= saved_) return folder_->discard(step);
-  for (const Share& share : shares) {
+  for (const CheckpointShare& share : shares) {
     if (share.failure.empty()) continue;
     folder_->discard(step);
     throw Error(ErrorKind::run, share.failure);
   }
   size_ = Bytes(folder_->commit(manifest, step));
   saved_ = manifest.position.step;
-  pauses_.add(std::ranges::max(shares, {}, &Share::pause).pause);
+  pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);
 }
 

@@ -8,15 +8,15 @@
 
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weight_output.h"
+#include "librun/report/record.h"
 #include "librun/report/report.h"
 #include "librun/worker/job.h"
-#include "librun/worker/record.h"
 
 namespace pp::run {
 
 /// What a rank's workers bring to a snapshot: their part of a checkpoint is written, the rest is for the file
 /// of weights.
-struct Share {
+struct CheckpointShare {
   Step step = 0;
   bool last = false;
   Seconds pause{};
@@ -33,10 +33,10 @@ class Saver {
   Saver(const RunOptions& options, DType dtype, const Setup& setup);
 
   /// A part that cannot be written is the share's failure.
-  Share write_share(const Job& job, Snapshot snapshot);
+  CheckpointShare write_share(const Job& job, Snapshot snapshot);
   /// With the shares of all ranks. What cannot be written is a failure: the training goes on without it, and
   /// what was written before stays. Throws pp::Error (run) where checkpoints can never come about.
-  void save(const Job& job, const Position& position, std::vector<Share> shares);
+  void save(const Job& job, const Position& position, std::vector<CheckpointShare> shares);
 
   /// Any thread: what could not be written so far, each with the reason and the remedy.
   std::vector<std::string> failures() const;
@@ -46,7 +46,7 @@ class Saver {
 
  private:
   void fail(std::string why);
-  void commit(const Manifest& manifest, const std::vector<Share>& shares);
+  void commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares);
   void write_weights(std::vector<Stage::LayerState> layers);
   std::string last_whole() const;
 

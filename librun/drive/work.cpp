@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "librun/run.h"
-#include "librun/transport/watchdog.h"
+#include "librun/threads/watchdog.h"
 
 namespace pp::run {
 
@@ -108,9 +107,9 @@ bool Work::written_within(Seconds most) const {
 
 void Work::write(Snapshot snapshot, Saver& saver) {
   const Position position = snapshot.position;
-  Share mine = saver.write_share(job, std::move(snapshot));
+  CheckpointShare mine = saver.write_share(job, std::move(snapshot));
   if (link && !link->leads()) return link->post(std::move(mine));
-  std::vector<Share> shares;
+  std::vector<CheckpointShare> shares;
   if (link) shares = link->await_shares(mine.step, mine.last);
   shares.insert(shares.begin(), std::move(mine));
   saver.save(job, position, std::move(shares));
@@ -134,6 +133,6 @@ void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive) {
   if (error) fail(std::move(work), error);
 }
 
-int runs_left_behind() { return static_cast<int>(left_behind().size()); }
+int works_left_behind() { return static_cast<int>(left_behind().size()); }
 
 }  // namespace pp::run

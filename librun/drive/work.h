@@ -37,4 +37,7 @@ struct Work {
 /// says.
 void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive);
 
+/// How many of them there are in this process.
+int works_left_behind();
+
 }  // namespace pp::run

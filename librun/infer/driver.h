@@ -3,7 +3,8 @@
 
 #include <functional>
 
-#include "librun/infer.h"
+#include "librun/infer/options.h"
+#include "librun/infer/report.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {

@@ -182,19 +182,19 @@ Step Generation::completed(Step pass) {
   return std::ssize(passes_);
 }
 
-void Generation::locate(Turn& turn) const {
-  const Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)].group];
-  turn.first_row = group.first;
-  turn.rows = group.rows;
+void Generation::locate(Operation& operation) const {
+  const Group& group = groups_[passes_[static_cast<std::size_t>(operation.step)].group];
+  operation.first_row = group.first;
+  operation.rows = group.rows;
 }
 
-const PassPiece* Generation::piece(const Turn& turn) const {
-  return by_ == By::pieces ? &passes_[static_cast<std::size_t>(turn.step)] : nullptr;
+const PassPiece* Generation::piece(const Operation& operation) const {
+  return by_ == By::pieces ? &passes_[static_cast<std::size_t>(operation.step)] : nullptr;
 }
 
-void Generation::take(const Turn& turn, std::size_t output, const at::Tensor& values) {
+void Generation::take(const Operation& operation, std::size_t output, const at::Tensor& values) {
   if (output != place_.output) return;
-  Group& group = groups_[passes_[static_cast<std::size_t>(turn.step)].group];
+  Group& group = groups_[passes_[static_cast<std::size_t>(operation.step)].group];
   at::Tensor positions = at::empty({group.rows, 1, 1}, at::kLong);
   for (int i = 0; i < group.rows; ++i)
     positions.mutable_data_ptr<std::int64_t>()[i] = sequences_.last_in_piece(group.first + i);

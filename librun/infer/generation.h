@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
-#include "librun/infer.h"
+#include "librun/infer/options.h"
 #include "librun/infer/sequences.h"
 #include "librun/worker/inference.h"
 
@@ -78,9 +78,9 @@ class Generation final : public Inference {
   std::int64_t done() const override { return made_; }
   std::int64_t all() const override;
   void finish() override;
-  void locate(Turn& turn) const override;
-  const PassPiece* piece(const Turn& turn) const override;
-  void take(const Turn& turn, std::size_t output, const at::Tensor& values) override;
+  void locate(Operation& operation) const override;
+  const PassPiece* piece(const Operation& operation) const override;
+  void take(const Operation& operation, std::size_t output, const at::Tensor& values) override;
 
  private:
   struct Group {

@@ -62,11 +62,11 @@ Step OutputFile::completed(Step pass) {
 
 void OutputFile::finish() { file_.commit(); }
 
-void OutputFile::take(const Turn& turn, std::size_t output, const at::Tensor& values) {
+void OutputFile::take(const Operation& operation, std::size_t output, const at::Tensor& values) {
   const std::optional<Place>& place = places_[output];
   if (!place) return;
   const at::Tensor rows = values.detach().to(at::kCPU, place->type).contiguous();
-  file_.write_at(place->offset + static_cast<std::uint64_t>(turn.first_row) * place->row_bytes,
+  file_.write_at(place->offset + static_cast<std::uint64_t>(operation.first_row) * place->row_bytes,
                  {static_cast<const char*>(rows.const_data_ptr()), rows.nbytes()});
 }
 

@@ -22,7 +22,7 @@ class OutputFile final : public Inference {
   std::int64_t done() const override { return samples_done_; }
   std::int64_t all() const override { return shape_.samples; }
   void finish() override;
-  void take(const Turn& turn, std::size_t output, const at::Tensor& values) override;
+  void take(const Operation& operation, std::size_t output, const at::Tensor& values) override;
 
  private:
   struct Place {

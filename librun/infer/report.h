@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libprofile/core/context.h"
@@ -49,5 +50,13 @@ struct InferReport {
 };
 
 Json to_json(const InferReport& report);
+
+/// Called on the calling thread.
+class InferObserver {
+ public:
+  virtual ~InferObserver() = default;
+  virtual void progress(const InferProgress& progress) = 0;
+  virtual void warning(std::string_view text) = 0;
+};
 
 }  // namespace pp::run

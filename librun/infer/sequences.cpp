@@ -6,7 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/index_limit.h"
-#include "librun/worker/limits.h"
+#include "librun/options/limits.h"
 
 namespace pp::run {
 

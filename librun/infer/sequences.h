@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "librun/infer.h"
+#include "librun/infer/options.h"
 
 namespace pp::run {
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "librun/infer.h"
+#include "librun/infer/options.h"
 #include "librun/infer/sequences.h"
 #include "librun/worker/job.h"
 

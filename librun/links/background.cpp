@@ -24,7 +24,7 @@ Mover::~Mover() {
 void Mover::serve() noexcept {
   for (auto rest = kShortestRest; !ended_; rest = std::min(2 * rest, kLongestRest)) {
     if (peers_.sending()) rest = kShortestRest;
-    peers_.next_letter();  // nobody writes any; asking moves on what is coming
+    peers_.next_control_message();  // nobody writes any; asking moves on what is coming
     spent_ = spent_here();
     std::this_thread::sleep_for(rest);
   }

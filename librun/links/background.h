@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "libprofile/core/units.h"
+#include "librun/threads/threads.h"
 #include "librun/transport/peers.h"
-#include "librun/worker/threads.h"
 
 namespace pp::run {
 

@@ -12,8 +12,8 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cuda_devices.h"
 #include "librun/links/rank_calls.h"
+#include "librun/threads/coordinator.h"
 #include "librun/transport/backends.h"
-#include "librun/transport/coordinator.h"
 
 namespace pp::run {
 

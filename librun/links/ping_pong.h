@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "librun/links/link_samples.h"
-#include "librun/transport/message_queue.h"
-#include "librun/worker/threads.h"
+#include "librun/threads/message_queue.h"
+#include "librun/threads/threads.h"
 
 namespace pp::run {
 
@@ -60,11 +60,11 @@ class Team {
 template <class Payload, class Make, class Take>
 std::vector<double> play_ping_pong(Team& team, const LinkSweep& sweep, const Make& make, const Take& take) {
   using Clock = Coordinator::Clock;
-  struct Letter {
+  struct Message {
     Payload payload;
     Clock::time_point sent;
   };
-  using Queue = MessageQueue<Letter>;
+  using Queue = MessageQueue<Message>;
   std::array<Queue, 2> queues{Queue(team.coordinator(), WorkerId{1}, WorkerId{0}, /*window=*/2),
                               Queue(team.coordinator(), WorkerId{0}, WorkerId{1}, /*window=*/2)};
   std::array<std::vector<double>, 2> times;
@@ -74,17 +74,17 @@ std::vector<double> play_ping_pong(Team& team, const LinkSweep& sweep, const Mak
       Payload payload = make(me, i);
       queues[1 - mine].put(
           i,
-          [&](Letter& letter) {
-            letter = {std::move(payload), Clock::now()};
+          [&](Message& message) {
+            message = {std::move(payload), Clock::now()};
           },
           [] { return "the other thread to take what it was given"; });
     };
     for (int i = 0; i < sweep.warm_up + sweep.repetitions; ++i) {
       if (me == 0) send(i);
-      Letter letter = queues[mine].take(
-          i, [](Letter& arrived) { return std::move(arrived); }, [] { return "the other thread"; });
-      take(me, std::move(letter.payload));
-      const Seconds time = Clock::now() - letter.sent;
+      Message message = queues[mine].take(
+          i, [](Message& arrived) { return std::move(arrived); }, [] { return "the other thread"; });
+      take(me, std::move(message.payload));
+      const Seconds time = Clock::now() - message.sent;
       if (i >= sweep.warm_up) times[mine].push_back(time.count());
       if (me == 1) send(i);
     }

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {

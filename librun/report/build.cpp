@@ -12,23 +12,23 @@ namespace pp::run {
 
 namespace {
 
-// Mean seconds per mini-batch in the middle third of one stretch.
-Seconds streamed_period(std::span<const StepRecord> stretch, Seconds begin) {
-  const std::size_t n = stretch.size();
+// Mean seconds per mini-batch in the middle third of one range.
+Seconds streamed_period(std::span<const StepRecord> range, Seconds begin) {
+  const std::size_t n = range.size();
   std::vector<Seconds> latest;  // E(i + 1)
-  for (const StepRecord& step : stretch)
+  for (const StepRecord& step : range)
     latest.push_back(latest.empty() ? step.end : std::max(latest.back(), step.end));
   if (n < 6) return (latest.back() - begin) / static_cast<double>(n);
   const std::size_t third = n / 3;
   return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
 }
 
-// Those that follow another one of their stretch, behind the warm-up; where there are none, all.
+// Those that follow another one of their range, behind the warm-up; where there are none, all.
 std::vector<std::size_t> chained(std::span<const StepRecord> steps) {
   std::vector<std::size_t> found, all;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     all.push_back(i);
-    if (i >= kWarmUpSteps && steps[i].stretch == steps[i - 1].stretch) found.push_back(i);
+    if (i >= kWarmUpSteps && steps[i].range == steps[i - 1].range) found.push_back(i);
   }
   return found.empty() ? all : found;
 }
@@ -38,10 +38,10 @@ Seconds streamed_step_time(std::span<const StepRecord> steps) {
   Seconds start{};
   for (std::size_t first = 0; first < steps.size();) {
     std::size_t last = first;
-    while (last < steps.size() && steps[last].stretch == steps[first].stretch) ++last;
-    const auto stretch = steps.subspan(first, last - first);
-    periods.push_back(streamed_period(stretch, start));
-    for (const StepRecord& step : stretch) start = std::max(start, step.end);
+    while (last < steps.size() && steps[last].range == steps[first].range) ++last;
+    const auto range = steps.subspan(first, last - first);
+    periods.push_back(streamed_period(range, start));
+    for (const StepRecord& step : range) start = std::max(start, step.end);
     first = last;
   }
   return median(std::move(periods));
@@ -157,7 +157,7 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
   report.op_times = op_times(plan, workers);
   add_comparisons(report, plan.predicted, std::max(1.0, samples / plan.training.mini_batch));
   if (swaps(plan)) compare_swaps(report);
-  const auto of_last = [&](const StepRecord& step) { return step.stretch == steps.back().stretch; };
+  const auto of_last = [&](const StepRecord& step) { return step.range == steps.back().range; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
 }
 

@@ -4,14 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "librun/report/record.h"
 #include "librun/report/report.h"
-#include "librun/worker/record.h"
 
 namespace pp::run {
 
 /// One step (in streams a mini-batch) as the driver saw it; times count from the start of the run.
 struct StepRecord {
-  int stretch = 0;  ///< its steps follow each other: an epoch, in streams what lies between two drains
+  int range = 0;  ///< its steps follow each other: an epoch, in streams what lies between two drains
   double loss = 0;
   int samples = 0;
   Seconds end{};
@@ -22,9 +22,9 @@ struct StepRecord {
 };
 
 /// Median seconds per step. Programs: from the end of one step to the end of the next; the first step of a
-/// stretch, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
-/// long as others remain. Streams: per stretch (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first
-/// i of its n mini-batches, as the planner's steady period; the whole stretch's mean where n < 6.
+/// range, which had no predecessor to overlap with, and the first `kWarmUpSteps` of the run are left out as
+/// long as others remain. Streams: per range (E(2n/3) - E(n/3))/(n/3) with E(i) = latest end among the first
+/// i of its n mini-batches, as the planner's steady period; the whole range's mean where n < 6.
 Seconds step_time(std::span<const StepRecord> steps, bool streams);
 inline constexpr int kWarmUpSteps = 3;
 

@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "librun/report/record.h"
 #include "librun/report/report.h"
-#include "librun/worker/record.h"
 
 namespace pp::run {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libprofile/core/units.h"
-#include "librun/worker/record.h"
+#include "librun/report/record.h"
 
 namespace pp::run {
 

@@ -92,8 +92,7 @@ plan::MemoryCurve cut(const plan::MemoryCurve& curve, Seconds from) {
 
 }  // namespace
 
-LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers,
-                     std::int64_t stretch) {
+LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers, std::int64_t range) {
   LastSteps last;
   std::int64_t end = 0;
   for (const WorkerRecord* worker : workers) {
@@ -106,7 +105,7 @@ LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const
           std::ranges::count_if(worker->ops, [&](const OpRecord& op) { return op.step >= first; }));
     return count;
   };
-  std::int64_t shown = std::min<std::int64_t>(stretch, steps_to_show(plan));
+  std::int64_t shown = std::min<std::int64_t>(range, steps_to_show(plan));
   while (shown > 0 && ops_since(end - shown) > kMostOps) --shown;
   if (shown == 0) return last;
   const std::int64_t first = end - shown;

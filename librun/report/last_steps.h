@@ -7,7 +7,7 @@
 
 #include "libplan/plan.h"
 #include "libplan/simulate/memory_curve.h"
-#include "librun/worker/record.h"
+#include "librun/report/record.h"
 
 namespace pp::run {
 
@@ -28,10 +28,9 @@ struct LastSteps {
 };
 
 /// The last two steps, of streams as many mini-batches as show the steady state; fewer where an epoch has fewer
-/// or where they would be more than kMostOps. `stretch`: how many steps have followed each other up to the
+/// or where they would be more than kMostOps. `range`: how many steps have followed each other up to the
 /// last.
-LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers,
-                     std::int64_t stretch);
+LastSteps last_steps(const plan::Plan& plan, std::span<const WorkerRecord* const> workers, std::int64_t range);
 inline constexpr std::size_t kMostOps = 10000;
 
 /// What plan::timeline_svg() draws.

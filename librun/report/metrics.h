@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "librun/run.h"
+#include "librun/report/progress.h"
 
 namespace pp::run {
 

@@ -11,9 +11,9 @@
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"
+#include "librun/options/settings.h"
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
-#include "librun/report/settings.h"
 #include "librun/stage/graph_count.h"
 
 namespace pp::run {

@@ -119,7 +119,7 @@ void ParameterServer::arrive(int replica, const FlatTensors* gradient, double ra
     Place& mine = place(replica);
     mine.left_over = gradient;
     mine.rate = rate;
-    mine.stretch = stretches_;
+    mine.range = ranges_;
     if (interleaving_) interleaving_->leave(replica, clocks_);
     if (++left_ == clocks_.replicas()) close_stretch();
   }
@@ -154,7 +154,7 @@ void ParameterServer::close_stretch() {
   }
   left_ = 0;
   fetching_ = clocks_.replicas();
-  ++stretches_;
+  ++ranges_;
   if (interleaving_) interleaving_->restart(options_.first_step + figures_.updates, clocks_);
 }
 

@@ -11,10 +11,10 @@
 #include "libplan/schedule/schedule.h"
 #include "librun/server/clock_table.h"
 #include "librun/server/interleaving.h"
+#include "librun/server/server_access.h"
 #include "librun/server/server_figures.h"
-#include "librun/server/server_line.h"
 #include "librun/server/weight_store.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 
 namespace pp::run {
 
@@ -28,7 +28,7 @@ struct ServerOptions {
 
 /// The store does one thing at a time, but for hogwild's without a fixed order: replicas then read and write
 /// while others do.
-class ParameterServer final : public ServerLine {
+class ParameterServer final : public ServerAccess {
  public:
   /// `run` must outlive it.
   ParameterServer(Coordinator& run, ServerOptions options);
@@ -54,8 +54,8 @@ class ParameterServer final : public ServerLine {
 
  private:
   struct Place {
-    std::int64_t seen = 0;     ///< updates when it began
-    std::int64_t stretch = 0;  ///< that it has left
+    std::int64_t seen = 0;   ///< updates when it began
+    std::int64_t range = 0;  ///< that it has left
     const FlatTensors* left_over = nullptr;
     double rate = 0;
   };
@@ -71,7 +71,7 @@ class ParameterServer final : public ServerLine {
   bool may_begin(int replica) const {
     return store_ && fetching_ == 0 && clocks_.may_begin(replica) && has_turn(replica);
   }
-  bool all_left(int replica) { return stretches_ > place(replica).stretch; }
+  bool all_left(int replica) { return ranges_ > place(replica).range; }
   void note_begin(int replica, const at::Tensor& into);
   void note_end(int replica, const FlatTensors* gradient, double rate);
   void depart(int replica, const at::Tensor& into);
@@ -82,9 +82,9 @@ class ParameterServer final : public ServerLine {
   ClockTable clocks_;
   std::optional<Interleaving> interleaving_;
   std::vector<Place> places_;
-  int left_ = 0;                ///< replicas
-  int fetching_ = 0;            ///< replicas that have left and do not have the weights of all yet
-  std::int64_t stretches_ = 0;  ///< that all have left
+  int left_ = 0;             ///< replicas
+  int fetching_ = 0;         ///< replicas that have left and do not have the weights of all yet
+  std::int64_t ranges_ = 0;  ///< that all have left
   ServerFigures figures_;
 };
 

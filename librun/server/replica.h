@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "librun/server/server_line.h"
+#include "librun/server/server_access.h"
 #include "librun/server/weight_store.h"
 #include "librun/stage/stage.h"
 
@@ -29,26 +29,27 @@ struct Periods {
 class Replica {
  public:
   /// `place`: among the replicas. The server must outlive it.
-  Replica(ServerLine& server, int place, Periods periods) : server_(server), place_(place), periods_(periods) {}
+  Replica(ServerAccess& server, int place, Periods periods)
+      : server_(server), place_(place), periods_(periods) {}
 
   /// Before a forward: fetches when it is due, at the first one of a mini-batch.
   void before_forward(Stage& stage);
   /// In place of the stage's update.
   void update(Stage& stage, double rate);
-  /// Behind the last mini-batch of a stretch: the stage has the weights of all, as every replica's, and the
+  /// Behind the last mini-batch of a range: the stage has the weights of all, as every replica's, and the
   /// first one's optimizer what the server's remembers, for a checkpoint.
   void leave(Stage& stage);
-  /// No stretch follows.
+  /// No range follows.
   void close() { server_.close(place_); }
 
  private:
   void begin(Stage& stage);
 
-  ServerLine& server_;
+  ServerAccess& server_;
   int place_;
   Periods periods_;
   bool within_ = false;     ///< a mini-batch
-  std::int64_t count_ = 0;  ///< mini-batches since the stretch began
+  std::int64_t count_ = 0;  ///< mini-batches since the range began
   FlatTensors sum_;         ///< of the gradients that are not pushed yet; undefined: of none
   double rate_ = 0;         ///< of the last one
 };

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "libprofile/device/memory_meter.h"
-#include "librun/transport/circle.h"
+#include "librun/transport/group_view.h"
 
 namespace pp::run {
 

@@ -9,7 +9,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/device/cores.h"
-#include "librun/worker/limits.h"
+#include "librun/options/limits.h"
 
 namespace pp::run {
 

@@ -6,9 +6,9 @@
 
 #include "libplan/plan.h"
 #include "libprofile/device/device_set.h"
-#include "librun/execution.h"
+#include "librun/options/execution_options.h"
+#include "librun/threads/core_binding.h"
 #include "librun/transport/placement.h"
-#include "librun/worker/core_binding.h"
 
 namespace pp::run {
 

@@ -6,8 +6,8 @@
 
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/error.h"
-#include "librun/worker/limits.h"
-#include "librun/worker/optimizer_settings.h"
+#include "librun/options/limits.h"
+#include "librun/options/optimizer_settings.h"
 
 namespace pp::run {
 

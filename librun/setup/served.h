@@ -2,7 +2,7 @@
 #pragma once
 
 #include "librun/data/order.h"
-#include "librun/run.h"
+#include "librun/options/run_options.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run {

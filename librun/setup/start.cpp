@@ -8,7 +8,7 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/checkpoint/weight_files.h"
-#include "librun/worker/optimizer_settings.h"
+#include "librun/options/optimizer_settings.h"
 
 namespace pp::run {
 

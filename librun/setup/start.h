@@ -1,8 +1,8 @@
 // Where a training begins: at step 0 with weights that are drawn or given, or at a checkpoint.
 #pragma once
 
-#include "librun/run.h"
-#include "librun/worker/setup.h"
+#include "librun/options/run_options.h"
+#include "librun/setup/setup.h"
 
 namespace pp::run {
 

@@ -11,7 +11,7 @@
 
 #include "libprofile/core/error.h"
 #include "librun/checkpoint/model_tensors.h"
-#include "librun/swap/host_memory.h"
+#include "librun/stage/host_memory.h"
 
 namespace pp::run {
 

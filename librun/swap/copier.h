@@ -13,8 +13,8 @@
 
 #include "libprofile/core/units.h"
 #include "libprofile/device/device_event.h"
-#include "librun/transport/coordinator.h"
-#include "librun/worker/threads.h"
+#include "librun/threads/coordinator.h"
+#include "librun/threads/threads.h"
 
 namespace pp::run {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libplan/plan.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 
 namespace pp::run {
 

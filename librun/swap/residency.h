@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "libplan/plan.h"
-#include "librun/execution.h"
-#include "librun/run.h"
+#include "librun/options/run_options.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run {

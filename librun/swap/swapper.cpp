@@ -4,7 +4,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "librun/swap/host_memory.h"
+#include "librun/stage/host_memory.h"
 #include "librun/swap/residency.h"
 
 namespace pp::run {

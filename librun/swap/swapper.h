@@ -11,7 +11,7 @@
 #include "librun/stage/stage.h"
 #include "librun/swap/copier.h"
 #include "librun/swap/host_store.h"
-#include "librun/worker/record.h"
+#include "librun/swap/swap_record.h"
 
 namespace pp::run {
 

@@ -81,15 +81,15 @@ std::vector<at::Tensor> unpack(const at::Tensor& blob) {
 
 class Gathering {
  public:
-  Gathering(Coordinator& coordinator, const Circle& circle) : coordinator_(coordinator), circle_(circle) {}
+  Gathering(Coordinator& coordinator, const GroupView& view) : coordinator_(coordinator), view_(view) {}
 
   // By member, beginning with this one.
   std::vector<at::Tensor> gather(at::Tensor mine) {
     std::vector<at::Tensor> blobs{std::move(mine)};
-    const std::size_t all = circle_.size();
+    const std::size_t all = view_.size();
     while (blobs.size() < all) {
       const std::size_t step = blobs.size();
-      const std::size_t to = (circle_.me() + all - step) % all, from = (circle_.me() + step) % all;
+      const std::size_t to = (view_.me() + all - step) % all, from = (view_.me() + step) % all;
       const std::size_t count = std::min(step, all - step);
       const auto whole = static_cast<std::int64_t>(count);
       const at::Tensor sizes = at::empty({whole}, at::kLong), theirs = at::empty_like(sizes);
@@ -110,24 +110,24 @@ class Gathering {
   void exchange(std::size_t to, const at::Tensor& out, std::size_t from, const at::Tensor& in) {
     Bundle messages;
     messages.keep(std::pair(out, in));
-    messages.add(circle_.receive(from, bytes_of(in), Circle::Round::first));
-    messages.add(circle_.send(to, bytes_of(out), Circle::Round::first));
+    messages.add(view_.receive(from, bytes_of(in), GroupView::Round::first));
+    messages.add(view_.send(to, bytes_of(out), GroupView::Round::first));
     coordinator_.poll(
-        circle_.worker(), [&] { return messages.done(); }, [] { return "the other workers of an all-reduce"; });
+        view_.worker(), [&] { return messages.done(); }, [] { return "the other workers of an all-reduce"; });
   }
 
   Coordinator& coordinator_;
-  const Circle& circle_;
+  const GroupView& view_;
 };
 
 }  // namespace
 
-Collectives::Parts all_gather(Coordinator& coordinator, const Circle& circle, std::vector<at::Tensor> mine) {
+Collectives::Parts all_gather(Coordinator& coordinator, const GroupView& view, std::vector<at::Tensor> mine) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
   for (at::Tensor& tensor : mine) tensor = profile::brought_to_host(tensor);
-  const std::vector<at::Tensor> blobs = Gathering(coordinator, circle).gather(pack(mine));
-  Collectives::Parts parts(circle.size());
-  for (std::size_t i = 0; i < blobs.size(); ++i) parts[(circle.me() + i) % circle.size()] = unpack(blobs[i]);
+  const std::vector<at::Tensor> blobs = Gathering(coordinator, view).gather(pack(mine));
+  Collectives::Parts parts(view.size());
+  for (std::size_t i = 0; i < blobs.size(); ++i) parts[(view.me() + i) % view.size()] = unpack(blobs[i]);
   return parts;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/units.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 
 namespace pp::run {
 

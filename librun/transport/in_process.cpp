@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "libprofile/device/device_event.h"
-#include "librun/transport/message_queue.h"
+#include "librun/threads/message_queue.h"
 #include "librun/transport/transport.h"
 
 namespace pp::run {

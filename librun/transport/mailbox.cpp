@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {
 
 namespace {
 
-// A letter goes in parts of at most this size, each with a byte in front: whether it is the last one.
+// A control message goes in parts of at most this size, each with a byte in front: whether it is the last one.
 constexpr std::size_t kPart = std::size_t{1} << 28;
 
 constexpr std::chrono::seconds kMostFlush(5);
@@ -42,13 +42,13 @@ void Mailbox::post_all(const std::string& bytes) {
   }
 }
 
-std::optional<Peers::Letter> Mailbox::take() {
+std::optional<Peers::ControlMessage> Mailbox::take() {
   forget_sent();
-  while (std::optional<Peers::Letter> part = peers_.next_letter()) {
+  while (std::optional<Peers::ControlMessage> part = peers_.next_control_message()) {
     std::string& whole = begun_[part->from];
     const bool last = part->bytes.front() == '\1';
     whole.append(part->bytes, 1);
-    if (last) return Peers::Letter{part->from, std::exchange(whole, {})};
+    if (last) return Peers::ControlMessage{part->from, std::exchange(whole, {})};
   }
   return std::nullopt;
 }
@@ -74,16 +74,16 @@ void Mailbox::forget_sent() {
 void post_at_start(Mailbox& mailbox, int to, const std::string& bytes) { mailbox.post(to, kAtStart + bytes); }
 
 // Rank 0 speaks first, then one after the other.
-Peers::Letter await_at_start(Mailbox& mailbox, const std::function<int()>& awaited) {
+Peers::ControlMessage await_at_start(Mailbox& mailbox, const std::function<int()>& awaited) {
   const Seconds patience =
       mailbox.patience() * (mailbox.rank() == 0 ? 1 : 1.2 + 0.1 * std::min(mailbox.rank(), 8));
   const auto begin = Coordinator::Clock::now();
   for (int asked = 0; Coordinator::Clock::now() - begin < patience; ++asked) {
-    if (auto letter = mailbox.take()) {
-      std::string text = letter->bytes.substr(1);
-      if (letter->bytes.front() == kAtStart) return {letter->from, std::move(text)};
+    if (auto control = mailbox.take()) {
+      std::string text = control->bytes.substr(1);
+      if (control->bytes.front() == kAtStart) return {control->from, std::move(text)};
       throw Error(ErrorKind::run,
-                  "rank " + std::to_string(letter->from) + ": " + Unpacker(text).take<std::string>());
+                  "rank " + std::to_string(control->from) + ": " + Unpacker(text).take<std::string>());
     }
     Coordinator::pause(asked);
   }
@@ -97,8 +97,8 @@ std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine) {
   std::vector<std::string> all(static_cast<std::size_t>(mailbox.size()));
   if (mailbox.rank() != 0) {
     post_at_start(mailbox, 0, mine);
-    const Peers::Letter letter = await_at_start(mailbox, [] { return 0; });
-    Unpacker from(letter.bytes);
+    const Peers::ControlMessage control = await_at_start(mailbox, [] { return 0; });
+    Unpacker from(control.bytes);
     for (std::string& one : all) from.read(one);
     return all;
   }
@@ -106,9 +106,9 @@ std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine) {
   std::set<int> awaited;
   for (int rank = 1; rank < mailbox.size(); ++rank) awaited.insert(rank);
   while (!awaited.empty()) {
-    Peers::Letter letter = await_at_start(mailbox, [&] { return *awaited.begin(); });
-    awaited.erase(letter.from);
-    all[static_cast<std::size_t>(letter.from)] = std::move(letter.bytes);
+    Peers::ControlMessage control = await_at_start(mailbox, [&] { return *awaited.begin(); });
+    awaited.erase(control.from);
+    all[static_cast<std::size_t>(control.from)] = std::move(control.bytes);
   }
   Packer packer;
   for (const std::string& one : all) packer.add(one);

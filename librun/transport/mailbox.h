@@ -1,4 +1,4 @@
-// Letters of any length between the processes of a run. Free of Torch.
+// Control messages of any length between the processes of a run. Free of Torch.
 #pragma once
 
 #include <functional>
@@ -37,12 +37,12 @@ class Mailbox {
   int rank() const { return peers_.rank(); }
   int size() const { return peers_.size(); }
 
-  /// Any thread. Letters to one rank arrive in the order in which they were posted.
+  /// Any thread. Control messages to one rank arrive in the order in which they were posted.
   void post(int to, std::string bytes);
   /// To all other ranks.
   void post_all(const std::string& bytes);
-  /// One thread at a time: the next whole letter that has come.
-  std::optional<Peers::Letter> take();
+  /// One thread at a time: the next whole control message that has come.
+  std::optional<Peers::ControlMessage> take();
   /// Returns when all that was posted has been sent, or after some seconds.
   void flush();
 
@@ -58,20 +58,20 @@ class Mailbox {
 
   Peers& peers_;
   Seconds patience_;
-  std::map<int, std::string> begun_;  ///< per rank: the parts of a letter that is not whole
+  std::map<int, std::string> begun_;  ///< per rank: the parts of a control message that is not whole
   std::mutex mutex_;                  ///< of what follows
   std::list<Leaving> leaving_;
 };
 
-/// The first byte of a letter, which says what it is: before the run, or why a rank cannot go on. Those of the
-/// run have others (drive/letters.h).
+/// The first byte of a control message, which says what it is: before the run, or why a rank cannot go on.
+/// Those of the run have others (drive/control_messages.h).
 inline constexpr char kAtStart = 's', kFailed = 'f';
 
-/// Letters that ranks exchange before the run begins. Waiting for one blocks, on rank 0 for its patience and on
-/// others for a little longer. Throws LostRank, which names the rank `awaited`, when none comes, and pp::Error
-/// (run) when a rank has failed.
+/// Control messages that ranks exchange before the run begins. Waiting for one blocks, on rank 0 for its
+/// patience and on others for a little longer. Throws LostRank, which names the rank `awaited`, when none
+/// comes, and pp::Error (run) when a rank has failed.
 void post_at_start(Mailbox& mailbox, int to, const std::string& bytes);
-Peers::Letter await_at_start(Mailbox& mailbox, const std::function<int()>& awaited);
+Peers::ControlMessage await_at_start(Mailbox& mailbox, const std::function<int()>& awaited);
 
 /// What every rank brings, in the order of the ranks; all of them call it. Throws as await_at_start() does.
 std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);

@@ -1,4 +1,5 @@
-// Plain values as bytes, for letters between processes of one build on machines of one kind. Free of Torch.
+// Plain values as bytes, for control messages between processes of one build on machines of one kind. Free of
+// Torch.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +65,8 @@ class Unpacker {
     return value;
   }
   std::string_view next(std::size_t count) {
-    if (count > rest_.size()) throw Error(ErrorKind::internal, "a letter between processes is too short");
+    if (count > rest_.size())
+      throw Error(ErrorKind::internal, "a control message between processes is too short");
     const std::string_view found = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return found;

@@ -1,6 +1,6 @@
 // The processes that train one plan together: messages that never block, between ranks and by tag. What the
-// transport, the collectives and the letters between ranks are made of; MPI is one of its forms, a test's
-// threads are another. Plain values only: apps include this header.
+// transport, the collectives and the control messages between ranks are made of; MPI is one of its forms, a
+// test's threads are another. Plain values only: apps include this header.
 #pragma once
 
 #include <chrono>
@@ -56,12 +56,12 @@ class Peers {
 
   /// Of any size below 2 GiB; nobody need expect it.
   virtual std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) = 0;
-  struct Letter {
+  struct ControlMessage {
     int from = 0;
     std::string bytes;
   };
   /// The next one that has come; those of one rank in the order in which they were sent.
-  virtual std::optional<Letter> next_letter() = 0;
+  virtual std::optional<ControlMessage> next_control_message() = 0;
 
   enum class Element { float32, float64 };
   /// A group for sums: these ranks call it, in the same order as all others that they have in common. Blocks.

@@ -66,14 +66,14 @@ std::string clock_text(int rank, const RankClock::Relation& relation) {
   return text.data();
 }
 
-// Rank 0 answers whoever asks, until all have what they need; only then other letters follow.
+// Rank 0 answers whoever asks, until all have what they need; only then other control messages follow.
 RankClock compare_clocks(Mailbox& mailbox, const std::function<RankClock::Time()>& now) {
   RankClock clock;
   if (mailbox.rank() == 0) {
     std::map<int, int> left;
     for (int rank = 1; rank < mailbox.size(); ++rank) left[rank] = kRoundTrips;
     while (!left.empty()) {
-      const Peers::Letter question = await_at_start(mailbox, [&] { return left.begin()->first; });
+      const Peers::ControlMessage question = await_at_start(mailbox, [&] { return left.begin()->first; });
       post_at_start(mailbox, question.from, Packer().add(now()).take());
       if (--left[question.from] == 0) left.erase(question.from);
     }
@@ -84,8 +84,8 @@ RankClock compare_clocks(Mailbox& mailbox, const std::function<RankClock::Time()
   for (int i = 0; i < kRoundTrips; ++i) {
     const RankClock::Time asked = now();
     post_at_start(mailbox, 0, "");
-    const Peers::Letter letter = answer();
-    clock.add(asked, Unpacker(letter.bytes).take<RankClock::Time>(), now());
+    const Peers::ControlMessage control = answer();
+    clock.add(asked, Unpacker(control.bytes).take<RankClock::Time>(), now());
   }
   clock.close_group();
   answer();

@@ -1,5 +1,5 @@
-// How rank 0's clock goes beside this rank's, from round trips of letters: where it stood at the beginning and
-// how much faster it goes. Free of Torch.
+// How rank 0's clock goes beside this rank's, from round trips of control messages: where it stood at the
+// beginning and how much faster it goes. Free of Torch.
 #pragma once
 
 #include <chrono>

@@ -6,7 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "librun/transport/all_gather.h"
-#include "librun/transport/circle.h"
+#include "librun/transport/group_view.h"
 #include "librun/transport/rank_sums.h"
 #include "librun/transport/rank_transport.h"
 
@@ -26,7 +26,7 @@ class RankCollectives final : public Collectives {
     std::int64_t tags = 0;
     for (const Group& group : groups_) {
       first_tags_.push_back(static_cast<int>(tags));
-      if (!within(group)) tags += Circle::tags_of(group);
+      if (!within(group)) tags += GroupView::tags_of(group);
       if (tags > peers.largest_tag()) {
         throw Error(ErrorKind::run,
                     "the message-passing library has tags up to " + std::to_string(peers.largest_tag()) +
@@ -51,14 +51,14 @@ class RankCollectives final : public Collectives {
   std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
     const bool known = mine.scalar_type() == at::kFloat || mine.scalar_type() == at::kDouble;
     if (known && library_[group])
-      return begin_library_sum(coordinator_, circle(group, me), *library_[group], mine);
-    return begin_slice_sum(coordinator_, circle(group, me), mine);
+      return begin_library_sum(coordinator_, view(group, me), *library_[group], mine);
+    return begin_slice_sum(coordinator_, view(group, me), mine);
   }
 
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
               const std::function<void(const Parts&)>& use) override {
     if (within(groups_[group])) return local_->gather(group, me, std::move(mine), use);
-    use(all_gather(coordinator_, circle(group, me), std::move(mine)));
+    use(all_gather(coordinator_, view(group, me), std::move(mine)));
   }
 
  private:
@@ -76,7 +76,7 @@ class RankCollectives final : public Collectives {
     return peers_.join(ranks);
   }
 
-  Circle circle(std::size_t group, WorkerId me) const {
+  GroupView view(std::size_t group, WorkerId me) const {
     return {groups_[group], me, first_tags_[group], placement_, peers_};
   }
 

@@ -14,8 +14,8 @@ namespace {
 // Of what is on its way.
 class SumOnHost : public PendingSum {
  public:
-  SumOnHost(Coordinator& coordinator, const Circle& circle, const at::Tensor& mine)
-      : circle_(circle), coordinator_(coordinator), mine_(mine), host_(profile::brought_to_host(mine)) {
+  SumOnHost(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine)
+      : view_(view), coordinator_(coordinator), mine_(mine), host_(profile::brought_to_host(mine)) {
     messages_.keep(host_);
   }
 
@@ -27,11 +27,10 @@ class SumOnHost : public PendingSum {
  protected:
   void await() {
     coordinator_.poll(
-        circle_.worker(), [&] { return messages_.done(); },
-        [] { return "the other workers of an all-reduce"; });
+        view_.worker(), [&] { return messages_.done(); }, [] { return "the other workers of an all-reduce"; });
   }
 
-  const Circle circle_;
+  const GroupView view_;
   Coordinator& coordinator_;
   at::Tensor mine_, host_;
   Bundle messages_;
@@ -39,16 +38,16 @@ class SumOnHost : public PendingSum {
 
 class SliceSum final : public SumOnHost {
  public:
-  SliceSum(Coordinator& coordinator, const Circle& circle, const at::Tensor& mine)
-      : SumOnHost(coordinator, circle, mine), flat_(host_.view(-1)), theirs_(circle.size()) {
-    theirs_[circle.me()] = slice(circle.me());
-    circle.for_each_other([&](std::size_t i) {
-      theirs_[i] = at::empty_like(slice(circle.me()));
+  SliceSum(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine)
+      : SumOnHost(coordinator, view, mine), flat_(host_.view(-1)), theirs_(view.size()) {
+    theirs_[view.me()] = slice(view.me());
+    view.for_each_other([&](std::size_t i) {
+      theirs_[i] = at::empty_like(slice(view.me()));
       messages_.keep(theirs_[i]);
-      messages_.add(circle.receive(i, bytes_of(theirs_[i]), Circle::Round::first));
+      messages_.add(view.receive(i, bytes_of(theirs_[i]), GroupView::Round::first));
     });
-    circle.for_each_other(
-        [&](std::size_t i) { messages_.add(circle.send(i, bytes_of(slice(i)), Circle::Round::first)); });
+    view.for_each_other(
+        [&](std::size_t i) { messages_.add(view.send(i, bytes_of(slice(i)), GroupView::Round::first)); });
   }
 
   bool advance() override {
@@ -64,7 +63,7 @@ class SliceSum final : public SumOnHost {
 
  private:
   at::Tensor slice(std::size_t place) const {
-    const auto i = static_cast<std::int64_t>(place), count = static_cast<std::int64_t>(circle_.size());
+    const auto i = static_cast<std::int64_t>(place), count = static_cast<std::int64_t>(view_.size());
     const std::int64_t first = i * flat_.numel() / count;
     return flat_.narrow(0, first, (i + 1) * flat_.numel() / count - first);
   }
@@ -73,13 +72,13 @@ class SliceSum final : public SumOnHost {
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     const auto start = Coordinator::Clock::now();
     for (std::size_t i = 1; i < theirs_.size(); ++i) theirs_[0].add_(theirs_[i]);
-    const at::Tensor own = slice(circle_.me());
-    if (circle_.me() != 0) own.copy_(theirs_[0]);
+    const at::Tensor own = slice(view_.me());
+    if (view_.me() != 0) own.copy_(theirs_[0]);
     const Seconds elapsed = Coordinator::Clock::now() - start;
-    circle_.for_each_other(
-        [&](std::size_t i) { messages_.add(circle_.receive(i, bytes_of(slice(i)), Circle::Round::second)); });
-    circle_.for_each_other(
-        [&](std::size_t i) { messages_.add(circle_.send(i, bytes_of(own), Circle::Round::second)); });
+    view_.for_each_other(
+        [&](std::size_t i) { messages_.add(view_.receive(i, bytes_of(slice(i)), GroupView::Round::second)); });
+    view_.for_each_other(
+        [&](std::size_t i) { messages_.add(view_.send(i, bytes_of(own), GroupView::Round::second)); });
     added_ = true;
     return elapsed;
   }
@@ -92,10 +91,10 @@ class SliceSum final : public SumOnHost {
 // The library adds while it is waited for.
 class LibrarySum final : public SumOnHost {
  public:
-  LibrarySum(Coordinator& coordinator, const Circle& circle, int library, const at::Tensor& mine)
-      : SumOnHost(coordinator, circle, mine) {
+  LibrarySum(Coordinator& coordinator, const GroupView& view, int library, const at::Tensor& mine)
+      : SumOnHost(coordinator, view, mine) {
     const auto type = host_.scalar_type() == at::kDouble ? Peers::Element::float64 : Peers::Element::float32;
-    messages_.add(circle.peers().sum(library, bytes_of(host_), type));
+    messages_.add(view.peers().sum(library, bytes_of(host_), type));
   }
 
   bool advance() override {
@@ -107,16 +106,16 @@ class LibrarySum final : public SumOnHost {
 
 }  // namespace
 
-std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const Circle& circle,
+std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const GroupView& view,
                                             const at::Tensor& mine) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
-  return std::make_unique<SliceSum>(coordinator, circle, mine);
+  return std::make_unique<SliceSum>(coordinator, view, mine);
 }
 
-std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const Circle& circle, int library,
+std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const GroupView& view, int library,
                                               const at::Tensor& mine) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
-  return std::make_unique<LibrarySum>(coordinator, circle, library, mine);
+  return std::make_unique<LibrarySum>(coordinator, view, library, mine);
 }
 
 }  // namespace pp::run

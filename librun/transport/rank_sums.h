@@ -5,17 +5,17 @@
 
 #include <memory>
 
-#include "librun/transport/circle.h"
 #include "librun/transport/collectives.h"
+#include "librun/transport/group_view.h"
 
 namespace pp::run {
 
 /// By slices: each member adds one slice of all vectors, in the order of the members, and gives it to the
 /// others, so that a member sends 2(q-1)/q of its bytes. A vector on a GPU goes by way of the host.
-std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const Circle& circle,
+std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const GroupView& view,
                                             const at::Tensor& mine);
 /// By the library's group of this number, as it likes to add; float32 or float64.
-std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const Circle& circle, int library,
+std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const GroupView& view, int library,
                                               const at::Tensor& mine);
 
 }  // namespace pp::run

@@ -9,7 +9,7 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
-#include "librun/transport/circle.h"
+#include "librun/transport/group_view.h"
 
 namespace pp::run {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "librun/threads/coordinator.h"
 #include "librun/transport/channel.h"
-#include "librun/transport/coordinator.h"
 
 namespace pp::run {
 

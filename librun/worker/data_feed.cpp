@@ -28,9 +28,9 @@ bool DataFeed::reads(StageId stage) const {
                              [](const StageInput& input) { return input.producer < 0; });
 }
 
-bool DataFeed::reads(const Turn& turn) const {
-  if (turn.op.kind != plan::OpKind::forward && turn.op.kind != plan::OpKind::recompute) return false;
-  return reads(turn.op.stage);
+bool DataFeed::reads(const Operation& operation) const {
+  if (operation.op.kind != plan::OpKind::forward && operation.op.kind != plan::OpKind::recompute) return false;
+  return reads(operation.op.stage);
 }
 
 void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::vector<std::int64_t>()>& order,
@@ -48,20 +48,21 @@ void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::ve
   if (!same) order_ = order();
   if (!ahead_) return;
   read_ahead_->begin([this, cursor]() mutable -> std::optional<model::Tensors> {
-    while (const std::optional<Turn> turn = cursor.next()) {
-      if (!reads(*turn)) continue;
-      model::Tensors inputs(job_.wiring[index(turn->op.stage)].inputs.size());
-      cut(*turn, inputs);
+    while (const std::optional<Operation> operation = cursor.next()) {
+      if (!reads(*operation)) continue;
+      model::Tensors inputs(job_.wiring[index(operation->op.stage)].inputs.size());
+      cut(*operation, inputs);
       return inputs;
     }
     return std::nullopt;
   });
 }
 
-void DataFeed::cut(const Turn& turn, model::Tensors& inputs) const {
-  const std::vector<StageInput>& sources = job_.wiring[index(turn.op.stage)].inputs;
+void DataFeed::cut(const Operation& operation, model::Tensors& inputs) const {
+  const std::vector<StageInput>& sources = job_.wiring[index(operation.op.stage)].inputs;
   for (std::size_t i = 0; i < sources.size(); ++i)
-    if (sources[i].producer < 0) inputs[i] = rows(sources[i].source, turn.first_row, turn.rows).to(device_);
+    if (sources[i].producer < 0)
+      inputs[i] = rows(sources[i].source, operation.first_row, operation.rows).to(device_);
   profile::wait_for(device_);
 }
 
@@ -70,14 +71,14 @@ at::Tensor DataFeed::rows(const TensorSource& source, std::int64_t first, int co
       source, std::span(order_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
 }
 
-void DataFeed::await(const Turn& turn) {
-  if (!ahead_ || !reads(turn)) return;
+void DataFeed::await(const Operation& operation) {
+  if (!ahead_ || !reads(operation)) return;
   read_ahead_->await([&] { return "its samples of " + data_->source(); });
 }
 
-void DataFeed::fill(const Turn& turn, model::Tensors& inputs, const profile::MemoryAccount& memory) {
-  if (!reads(turn)) return;
-  if (!ahead_) return cut(turn, inputs);
+void DataFeed::fill(const Operation& operation, model::Tensors& inputs, const profile::MemoryAccount& memory) {
+  if (!reads(operation)) return;
+  if (!ahead_) return cut(operation, inputs);
   model::Tensors made = read_ahead_->take();
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (made[i].defined())

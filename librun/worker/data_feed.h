@@ -12,8 +12,8 @@
 
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
-#include "librun/transport/read_ahead.h"
-#include "librun/worker/cursor.h"
+#include "librun/threads/read_ahead.h"
+#include "librun/wiring/cursor.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
@@ -28,19 +28,19 @@ class DataFeed {
   /// is called once an epoch, and only when the worker reads data at all.
   void begin(const Dataset& data, int epoch, const std::function<std::vector<std::int64_t>()>& order,
              Cursor cursor);
-  /// Blocks while the rows of `turn` are being read ahead.
-  void await(const Turn& turn);
+  /// Blocks while the rows of `operation` are being read ahead.
+  void await(const Operation& operation);
   /// Sets those of the stage's inputs that the data provide: on the device, and charged to `memory`, which is
   /// this thread's. Operations come in the order of the cursor. Throws what reading threw.
-  void fill(const Turn& turn, model::Tensors& inputs, const profile::MemoryAccount& memory);
+  void fill(const Operation& operation, model::Tensors& inputs, const profile::MemoryAccount& memory);
   /// Rows of this epoch's order, on the CPU; of a worker that reads the data or counts labels.
   at::Tensor rows(const TensorSource& source, std::int64_t first, int count) const;
 
  private:
   bool reads(StageId stage) const;
-  bool reads(const Turn& turn) const;
+  bool reads(const Operation& operation) const;
   /// On the device, complete; what other stages send is left alone.
-  void cut(const Turn& turn, model::Tensors& inputs) const;
+  void cut(const Operation& operation, model::Tensors& inputs) const;
 
   Job& job_;
   WorkerId worker_;

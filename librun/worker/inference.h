@@ -10,7 +10,7 @@
 
 #include "libprofile/model/ops.h"
 #include "librun/data/dataset.h"
-#include "librun/worker/cursor.h"
+#include "librun/wiring/cursor.h"
 
 namespace pp::run {
 
@@ -36,11 +36,11 @@ class Inference {
   virtual void finish() = 0;
 
   /// The workers' side, by several of them at once. Sets the rows of a pass that may begin.
-  virtual void locate(Turn& /*turn*/) const {}
+  virtual void locate(Operation& /*operation*/) const {}
   /// Of a pass that may begin; null: whole samples. Lives as long as this.
-  virtual const PassPiece* piece(const Turn& /*turn*/) const { return nullptr; }
+  virtual const PassPiece* piece(const Operation& /*operation*/) const { return nullptr; }
   /// Output `output` of the model for the rows of a pass, on the worker's device.
-  virtual void take(const Turn& turn, std::size_t output, const at::Tensor& values) = 0;
+  virtual void take(const Operation& operation, std::size_t output, const at::Tensor& values) = 0;
 };
 
 /// What a job that trains nothing runs on.

@@ -144,16 +144,16 @@ std::unique_ptr<ParameterServer> make_server(Coordinator& coordinator, const pla
                                                                       .first_step = setup.start.position.step});
 }
 
-std::unique_ptr<ServerDesk> make_desk(Coordinator& coordinator, ParameterServer* server, const plan::Plan& plan,
-                                      const Setup& setup) {
+std::unique_ptr<RequestServer> make_request_server(Coordinator& coordinator, ParameterServer* server,
+                                                   const plan::Plan& plan, const Setup& setup) {
   if (!server || setup.placement.alone()) return nullptr;
   const std::vector<WorkerId>& replicas = plan.stages.front().workers;
-  std::vector<Visitor> visitors;
+  std::vector<RemoteReplica> remotes;
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     if (!setup.placement.here(replicas[r]))
-      visitors.push_back({static_cast<int>(r), setup.placement.of(replicas[r])});
+      remotes.push_back({static_cast<int>(r), setup.placement.of(replicas[r])});
   }
-  return std::make_unique<ServerDesk>(coordinator, *server, *setup.peers, visitors);
+  return std::make_unique<RequestServer>(coordinator, *server, *setup.peers, remotes);
 }
 
 // Of the layers that workers here have; shared weights have the name of the layer that owns them.
@@ -230,7 +230,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()),
-      desk(make_desk(coordinator, server.get(), plan, setup)) {}
+      request_server(make_request_server(coordinator, server.get(), plan, setup)) {}
 
 bool Job::served() const { return !inference && is_served(plan); }
 

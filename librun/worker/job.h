@@ -11,23 +11,24 @@
 #include "libplan/plan.h"
 #include "libprofile/model/label_count.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/control/commands.h"
+#include "librun/control/ledger.h"
+#include "librun/control/passes.h"
+#include "librun/control/snapshots.h"
 #include "librun/data/dataset.h"
-#include "librun/run.h"
-#include "librun/server/desk.h"
+#include "librun/options/run_options.h"
 #include "librun/server/parameter_server.h"
+#include "librun/server/request_server.h"
+#include "librun/setup/setup.h"
 #include "librun/swap/host_store.h"
+#include "librun/threads/coordinator.h"
 #include "librun/transport/collectives.h"
-#include "librun/transport/coordinator.h"
 #include "librun/transport/device_group.h"
 #include "librun/transport/mailbox.h"
 #include "librun/transport/transport.h"
-#include "librun/worker/channels.h"
+#include "librun/wiring/channels.h"
+#include "librun/wiring/wiring.h"
 #include "librun/worker/inference.h"
-#include "librun/worker/passes.h"
-#include "librun/worker/progress.h"
-#include "librun/worker/setup.h"
-#include "librun/worker/snapshots.h"
-#include "librun/worker/wiring.h"
 
 namespace pp::run {
 
@@ -36,10 +37,6 @@ struct InitialState {
   TensorsByName tensors;
   TensorsByName optimizer;
 };
-
-/// Everything that run.h promises for check(), for the workers that are here, with LibTorch's word on the
-/// model's calls of it. Throws pp::Error.
-Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement = {});
 
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
 /// that does not come back.
@@ -104,7 +101,7 @@ struct Job {
   std::unique_ptr<ParameterServer> server;  ///< of replicas that train around one here; null: none do
   std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times
-  std::unique_ptr<ServerDesk> desk;  ///< null: no replica of another rank comes to the server
+  std::unique_ptr<RequestServer> request_server;  ///< null: no replica of another rank comes to the server
 };
 
 }  // namespace pp::run

@@ -7,7 +7,7 @@
 #include "libplan/schedule/program.h"
 #include "libprofile/core/error.h"
 #include "libprofile/model/errors.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 
 namespace pp::run {
 

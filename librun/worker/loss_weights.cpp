@@ -15,12 +15,12 @@ double sum(const std::vector<double>& weights) { return std::accumulate(weights.
 
 }  // namespace
 
-LossWeight LossWeights::of(const Turn& turn, Step epoch_first, const DataFeed& feed) {
+LossWeight LossWeights::of(const Operation& operation, Step epoch_first, const DataFeed& feed) {
   if (!job_.counts_labels)
-    return {static_cast<double>(turn.rows),
-            static_cast<double>(job_.setup.length.epoch.step_size(turn.step - epoch_first))};
-  const std::vector<double>& step = counted(turn.step, epoch_first, feed);
-  return {step[static_cast<std::size_t>(turn.micro_batch)], sum(step)};
+    return {static_cast<double>(operation.rows),
+            static_cast<double>(job_.setup.length.epoch.step_size(operation.step - epoch_first))};
+  const std::vector<double>& step = counted(operation.step, epoch_first, feed);
+  return {step[static_cast<std::size_t>(operation.micro_batch)], sum(step)};
 }
 
 double LossWeights::of_step(Step step, Step epoch_first, const DataFeed& feed) {

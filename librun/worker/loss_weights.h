@@ -27,9 +27,9 @@ class LossWeights {
   /// `job` must outlive it.
   explicit LossWeights(const Job& job) : job_(job) {}
 
-  /// Of a turn that has a micro-batch; `epoch_first`: the step with which its epoch began. Where labels are not
-  /// counted the numbers of samples, else the labels of the whole step are read once.
-  LossWeight of(const Turn& turn, Step epoch_first, const DataFeed& feed);
+  /// Of a operation that has a micro-batch; `epoch_first`: the step with which its epoch began. Where labels
+  /// are not counted the numbers of samples, else the labels of the whole step are read once.
+  LossWeight of(const Operation& operation, Step epoch_first, const DataFeed& feed);
   /// What all of a step's micro-batches weigh.
   double of_step(Step step, Step epoch_first, const DataFeed& feed);
 

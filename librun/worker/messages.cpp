@@ -7,53 +7,55 @@
 
 namespace pp::run {
 
-std::int64_t Worker::number_of(const Turn& turn) const {
-  const bool trains = ground_.trains();
-  const std::int64_t step = trains ? turn.step : ground_.epoch;
+std::int64_t Worker::number_of(const Operation& operation) const {
+  const bool trains = context_.trains();
+  const std::int64_t step = trains ? operation.step : context_.epoch;
   return step * (trains ? job_.numbering.step_micro_batches : job_.numbering.evaluation_micro_batches) +
-         (trains ? turn.micro_batch : turn.local);
+         (trains ? operation.micro_batch : operation.local);
 }
 
-int Worker::channel_from(const Turn& turn, Direction direction, const Port& port) const {
-  return job_.channels.find(direction, port.edge, owner(direction, port.peer, turn), id_);
+int Worker::channel_from(const Operation& operation, Direction direction, const Port& port) const {
+  return job_.channels.find(direction, port.edge, owner(direction, port.peer, operation), id_);
 }
 
-void Worker::expect(const Turn& turn) {
+void Worker::expect(const Operation& operation) {
   const auto tell = [&](Direction direction, const std::vector<Port>& ports) {
     const bool gradient = direction == Direction::gradient;
     for (const Port& port : ports)
-      job_.transport->expect(channel_from(turn, direction, port),
-                             gradient ? gradient_number_of(turn) : number_of(turn), turn.rows);
+      job_.transport->expect(channel_from(operation, direction, port),
+                             gradient ? gradient_number_of(operation) : number_of(operation), operation.rows);
   };
-  if (receives_inputs(turn)) tell(ground_.direction, job_.channels.ports(turn.op.stage).inputs);
-  if (receives_gradients(turn)) tell(Direction::gradient, job_.channels.ports(turn.op.stage).output_gradients);
+  if (receives_inputs(operation)) tell(context_.direction, job_.channels.ports(operation.op.stage).inputs);
+  if (receives_gradients(operation))
+    tell(Direction::gradient, job_.channels.ports(operation.op.stage).output_gradients);
 }
 
-model::Tensors Worker::receive_inputs(const Turn& turn) {
-  model::Tensors inputs(job_.wiring[index(turn.op.stage)].inputs.size());
+model::Tensors Worker::receive_inputs(const Operation& operation) {
+  model::Tensors inputs(job_.wiring[index(operation.op.stage)].inputs.size());
   inputs_on_host_.assign(swapper_ ? inputs.size() : 0, at::Tensor());
-  for (const Port& port : job_.channels.ports(turn.op.stage).inputs)
-    inputs[port.tensor] = receive(turn, ground_.direction, port);
-  ground_.feed->await(turn);
+  for (const Port& port : job_.channels.ports(operation.op.stage).inputs)
+    inputs[port.tensor] = receive(operation, context_.direction, port);
+  context_.feed->await(operation);
   return inputs;
 }
 
-void Worker::receive_gradients(const Turn& turn) {
-  arrived_.resize(job_.wiring[index(turn.op.stage)].outputs.size());
-  for (const Port& port : job_.channels.ports(turn.op.stage).output_gradients)
-    arrived_[port.tensor].push_back(receive(turn, Direction::gradient, port));
+void Worker::receive_gradients(const Operation& operation) {
+  arrived_.resize(job_.wiring[index(operation.op.stage)].outputs.size());
+  for (const Port& port : job_.channels.ports(operation.op.stage).output_gradients)
+    arrived_[port.tensor].push_back(receive(operation, Direction::gradient, port));
 }
 
-at::Tensor Worker::receive(const Turn& turn, Direction direction, const Port& port) {
+at::Tensor Worker::receive(const Operation& operation, Direction direction, const Port& port) {
   const bool gradient = direction == Direction::gradient;
-  const bool stays = owner(direction, port.peer, turn) == id_;
+  const bool stays = owner(direction, port.peer, operation) == id_;
   if (stays && swapper_) {
-    auto [tensor, on_host] = shelf_.take({port.edge, gradient, number_of(turn)}, device_);
+    auto [tensor, on_host] = shelf_.take({port.edge, gradient, number_of(operation)}, device_);
     if (!gradient) inputs_on_host_[port.tensor] = std::move(on_host);
     return tensor;
   }
-  const int channel = channel_from(turn, direction, port);
-  at::Tensor tensor = job_.transport->receive(channel, gradient ? gradient_number_of(turn) : number_of(turn));
+  const int channel = channel_from(operation, direction, port);
+  at::Tensor tensor =
+      job_.transport->receive(channel, gradient ? gradient_number_of(operation) : number_of(operation));
   if (stays) return tensor;
   const bool copied = tensor.device() != device_;
   tensor = profile::brought_to(device_, std::move(tensor));
@@ -62,14 +64,14 @@ at::Tensor Worker::receive(const Turn& turn, Direction direction, const Port& po
 
 // A frame is as large as the others (check_frames).
 void Worker::drop_late_gradients() {
-  const Stretch& stretch = ground_.stretch;
-  const Step end = job_.commands.end_of_stretch(id_);
+  const StepRange& range = context_.range;
+  const Step end = job_.commands.end_of_range(id_);
   for (const auto& [id, stage] : stages_) {
     for (const Port& port : job_.channels.ports(id).output_gradients) {
       const WorkerId from = job_.owners.of(port.peer, 0);
       const int first = first_backwards(job_.streams[index(from)]).at(port.peer);
       const int channel = job_.channels.find(Direction::gradient, port.edge, from, id_);
-      for (Step step = std::max(stretch.first + first, end - job_.numbering.gradient_lag); step < end; ++step) {
+      for (Step step = std::max(range.first + first, end - job_.numbering.gradient_lag); step < end; ++step) {
         job_.transport->expect(channel, step, job_.plan.training.mini_batch);
         job_.transport->receive(channel, step);
       }
@@ -77,18 +79,19 @@ void Worker::drop_late_gradients() {
   }
 }
 
-void Worker::send_outputs(const Turn& turn, model::Tensors outputs) {
-  send(turn, ground_.direction, job_.channels.ports(turn.op.stage).outputs, std::move(outputs));
+void Worker::send_outputs(const Operation& operation, model::Tensors outputs) {
+  send(operation, context_.direction, job_.channels.ports(operation.op.stage).outputs, std::move(outputs));
 }
 
-void Worker::send_gradients(const Turn& turn, model::Tensors gradients) {
-  send(turn, Direction::gradient, job_.channels.ports(turn.op.stage).input_gradients, std::move(gradients));
+void Worker::send_gradients(const Operation& operation, model::Tensors gradients) {
+  send(operation, Direction::gradient, job_.channels.ports(operation.op.stage).input_gradients,
+       std::move(gradients));
 }
 
-void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>& ports,
+void Worker::send(const Operation& operation, Direction direction, const std::vector<Port>& ports,
                   model::Tensors tensors) {
   for (const Port& port : ports) {
-    const bool stays = owner(direction, port.peer, turn) == id_;
+    const bool stays = owner(direction, port.peer, operation) == id_;
     outbox_.push_back(stays ? tensors[port.tensor] : tensors[port.tensor].detach());
     if (!stays) leaving_.push_back(outbox_.back());
   }
@@ -96,16 +99,17 @@ void Worker::send(const Turn& turn, Direction direction, const std::vector<Port>
   profile::release_charges(leaving_);
   leaving_.clear();
   for (std::size_t i = 0; i < ports.size(); ++i) {
-    const WorkerId to = owner(direction, ports[i].peer, turn);
+    const WorkerId to = owner(direction, ports[i].peer, operation);
     if (to == id_ && swapper_) {
-      shelf_.put({ports[i].edge, direction == Direction::gradient, number_of(turn)}, std::move(outbox_[i]));
+      shelf_.put({ports[i].edge, direction == Direction::gradient, number_of(operation)},
+                 std::move(outbox_[i]));
       continue;
     }
     const Bytes bytes(static_cast<std::int64_t>(outbox_[i].nbytes()));
     const Time begin = Coordinator::Clock::now();
-    job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(turn),
+    job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(operation),
                          std::move(outbox_[i]));
-    if (to == id_ || !ground_.trains()) continue;
+    if (to == id_ || !context_.trains()) continue;
     log_->current().sent.push_back({to, bytes, begin, Coordinator::Clock::now()});
   }
   outbox_.clear();

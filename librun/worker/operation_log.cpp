@@ -51,7 +51,7 @@ OperationLog::~OperationLog() {
   thread_.join();
 }
 
-void OperationLog::begin_stretch() {
+void OperationLog::begin_range() {
   flush();
   if (!anchor_) return;
   anchor_->record();
@@ -59,7 +59,7 @@ void OperationLog::begin_stretch() {
   anchored_ = Coordinator::Clock::now();
 }
 
-void OperationLog::end_stretch(Step steps) {
+void OperationLog::end_range(Step steps) {
   flush();
   if (!job_.setup.streams) {
     close_step();
@@ -68,16 +68,16 @@ void OperationLog::end_stretch(Step steps) {
   }
 }
 
-LoggedOp& OperationLog::begin(const Turn& turn) {
+LoggedOp& OperationLog::begin(const Operation& operation) {
   if (anchor_) {
     Monitor::Lock lock = monitor_.lock();
     monitor_.wait(
         lock, worker_, [&] { return pending_ < ring_.size(); }, [] { return kBehind; });
   }
   LoggedOp& op = current();
-  op.op = turn.op;
-  op.step = turn.step;
-  op.micro_batch = turn.micro_batch;
+  op.op = operation.op;
+  op.step = operation.step;
+  op.micro_batch = operation.micro_batch;
   op.updates = false;
   op.gradient_norm.reset();
   op.not_finite.clear();

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "libprofile/device/device_event.h"
-#include "librun/worker/cursor.h"
+#include "librun/report/record.h"
+#include "librun/threads/threads.h"
+#include "librun/wiring/cursor.h"
 #include "librun/worker/job.h"
 #include "librun/worker/loss_weights.h"
-#include "librun/worker/record.h"
-#include "librun/worker/threads.h"
 
 namespace pp::run {
 
@@ -62,21 +62,21 @@ class OperationLog {
   OperationLog& operator=(const OperationLog&) = delete;
 
   /// Nothing is under way: the device's clock is compared with the host's.
-  void begin_stretch();
+  void begin_range();
   /// Of `steps` steps. Returns when all of it is written down.
-  void end_stretch(Step steps);
+  void end_range(Step steps);
 
-  /// The turn's work begins, what it receives is there, or will be before anything that is handed to the device
-  /// from now on. Blocks while the device is kAhead operations behind.
-  LoggedOp& begin(const Turn& turn);
+  /// The operation's work begins, what it receives is there, or will be before anything that is handed to the
+  /// device from now on. Blocks while the device is kAhead operations behind.
+  LoggedOp& begin(const Operation& operation);
   LoggedOp& current() { return ring_[next_]; }
-  /// Mean loss of the turn's pass, and what it weighs; before end().
+  /// Mean loss of the operation's pass, and what it weighs; before end().
   void add_loss(const at::Tensor& loss, const LossWeight& weight);
-  /// All of the turn's work has been handed to the device. Where the host waits, it does so here.
+  /// All of the operation's work has been handed to the device. Where the host waits, it does so here.
   void end();
   /// The same of work that the host has waited for and timed.
   void end(Time begin, Time end);
-  /// Nothing more is known of the turn.
+  /// Nothing more is known of the operation.
   void close();
 
   /// Blocks until all that was closed is written down.

@@ -61,52 +61,51 @@ bool Worker::overlaps_sums(StageId stage) const {
 }
 
 // A replica that has no micro-batch in the step begins at its AR.
-OverlappedSum& Worker::sum_of(const Turn& turn, Stage& stage) {
-  const StageId id = turn.op.stage;
+OverlappedSum& Worker::sum_of(const Operation& operation, Stage& stage) {
+  const StageId id = operation.op.stage;
   const auto found = sums_.find(id);
   if (found != sums_.end()) return found->second;
-  return sums_.try_emplace(id, *job_.collectives, job_.replica_group(id), id_, stage, share_of_round(turn))
+  return sums_.try_emplace(id, *job_.collectives, job_.replica_group(id), id_, stage, share_of_round(operation))
       .first->second;
 }
 
-model::LayerObserver* Worker::watches(const Turn& turn, Stage& stage) {
-  if (sums_.contains(turn.op.stage))
+model::LayerObserver* Worker::watches(const Operation& operation, Stage& stage) {
+  if (sums_.contains(operation.op.stage))
     throw Error(ErrorKind::internal, "gradients are added to a sum that is on its way");
-  return turn.completes_gradient && overlaps_sums(turn.op.stage) ? &sum_of(turn, stage) : nullptr;
+  return operation.completes_gradient && overlaps_sums(operation.op.stage) ? &sum_of(operation, stage)
+                                                                           : nullptr;
 }
 
-void Worker::all_reduce(const Turn& turn, Stage& stage) {
-  log_->begin(turn);
+void Worker::all_reduce(const Operation& operation, Stage& stage) {
+  log_->begin(operation);
   Seconds elapsed{};
-  if (overlaps_sums(turn.op.stage)) {
-    elapsed = sum_of(turn, stage).finish();
-    sums_.erase(turn.op.stage);
+  if (overlaps_sums(operation.op.stage)) {
+    elapsed = sum_of(operation, stage).finish();
+    sums_.erase(operation.op.stage);
   } else {
     const at::Tensor gradient = stage.complete_gradient();
-    const double share = share_of_round(turn);
+    const double share = share_of_round(operation);
     if (share != 1 && gradient.defined()) gradient.mul_(share);
-    finished();
-    elapsed = job_.collectives->sum(job_.replica_group(turn.op.stage), id_, gradient);
+    await_finish();
+    elapsed = job_.collectives->sum(job_.replica_group(operation.op.stage), id_, gradient);
   }
-  if (stage.has_statistics()) reduce_statistics(turn.op.stage, stage);
-  const Time end = finished();
+  if (stage.has_statistics()) reduce_statistics(operation.op.stage, stage);
+  const Time end = await_finish();
   log_->end(end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
   note_peak();
 }
 
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
 // round is for all of their samples, or labels that count.
-double Worker::share_of_round(const Turn& turn) {
+double Worker::share_of_round(const Operation& operation) {
   if (!job_.setup.streams || job_.plan.training.micro_batches != 1) return 1;
-  const auto replicas = static_cast<Step>(job_.plan.stages[index(turn.op.stage)].workers.size());
-  const Stretch& stretch = ground_.stretch;
-  const Step first = turn.step - (turn.step - stretch.first) % replicas;
-  const auto weight = [&](Step step) {
-    return loss_weights_.of_step(step, stretch.epoch_first, *ground_.feed);
-  };
+  const auto replicas = static_cast<Step>(job_.plan.stages[index(operation.op.stage)].workers.size());
+  const StepRange& range = context_.range;
+  const Step first = operation.step - (operation.step - range.first) % replicas;
+  const auto weight = [&](Step step) { return loss_weights_.of_step(step, range.epoch_first, *context_.feed); };
   double all = 0;
   for (Step i = first; i < first + replicas; ++i) all += weight(i);
-  return weight(turn.step) / all;
+  return weight(operation.step) / all;
 }
 
 void Worker::reduce_statistics(StageId id, Stage& stage) {
@@ -132,17 +131,17 @@ void Worker::reduce_statistics(StageId id, Stage& stage) {
             second = !second;
           });
         }
-        finished();
+        await_finish();
       });
   stage.statistics() = std::move(all);
 }
 
 // Copies of shared weights in several stages; stages with replicas have reduced theirs before. Every worker
 // adds all uses in ascending layer order, as one stage does before its update.
-void Worker::tied_all_reduce(const Turn& turn) {
-  const auto tied = static_cast<std::size_t>(turn.op.micro_batch);
+void Worker::tied_all_reduce(const Operation& operation) {
+  const auto tied = static_cast<std::size_t>(operation.op.micro_batch);
   const int owner = job_.tied_owner(tied);
-  log_->begin(turn);
+  log_->begin(operation);
   const Time begin = Coordinator::Clock::now();
   Labelled mine;
   for (const StageId id : job_.plan.tied[tied].stages) {
@@ -152,7 +151,7 @@ void Worker::tied_all_reduce(const Turn& turn) {
       if (gradient.defined()) mine.add({use.first, static_cast<std::int64_t>(use.second), 0, 0}, gradient);
     }
   }
-  log_->end(begin, finished());
+  log_->end(begin, await_finish());
   note_peak();
   std::map<std::size_t, at::Tensor> sums;
   job_.collectives->gather(
@@ -171,7 +170,7 @@ void Worker::tied_all_reduce(const Turn& turn) {
             sum = copy_on(device_, gradient);
           }
         }
-        finished();
+        await_finish();
       });
   for (const StageId id : job_.plan.tied[tied].stages) {
     const auto stage = stages_.find(id);

@@ -2,7 +2,7 @@
 // over stays on its device.
 #include <utility>
 
-#include "librun/swap/host_memory.h"
+#include "librun/stage/host_memory.h"
 #include "librun/swap/residency.h"
 #include "librun/worker/worker.h"
 
@@ -19,15 +19,15 @@ std::map<StageId, std::vector<bool>> Worker::loads_for_updates() const {
 
 // Where the next operation needs the stage, the load takes what copying takes; else that goes on beside what
 // follows.
-void Worker::load(const Turn& turn, Stage& stage) {
-  const StageId id = turn.op.stage;
-  if (!ground_.trains()) return swapper_->load(id, stage, trained_, Stage::Hold::weights);
+void Worker::load(const Operation& operation, Stage& stage) {
+  const StageId id = operation.op.stage;
+  if (!context_.trains()) return swapper_->load(id, stage, trained_, Stage::Hold::weights);
   std::size_t& next = next_load_[id];
   const bool updates = loads_.at(id)[next];
   next = (next + 1) % loads_.at(id).size();
-  job_.host->await(id, id_, turn.step);  // waiting is not busy
-  log_->begin(turn);
-  swapper_->load(id, stage, turn.step, updates ? Stage::Hold::training : Stage::Hold::weights);
+  job_.host->await(id, id_, operation.step);  // waiting is not busy
+  log_->begin(operation);
+  swapper_->load(id, stage, operation.step, updates ? Stage::Hold::training : Stage::Hold::weights);
   if (next_op_ && next_op_->stage == id) swapper_->await(id);
   end_operation();
   note_bytes();
@@ -41,11 +41,11 @@ void Worker::write_back(StageId id, Stage& stage) {
   unwritten_.erase(found);
 }
 
-void Worker::evict(const Turn& turn, Stage& stage) {
-  const StageId id = turn.op.stage;
-  if (!ground_.trains() || stage.held() != Stage::Hold::training)
+void Worker::evict(const Operation& operation, Stage& stage) {
+  const StageId id = operation.op.stage;
+  if (!context_.trains() || stage.held() != Stage::Hold::training)
     return swapper_->evict(id, stage);  // weights that have not changed are dropped
-  log_->begin(turn);
+  log_->begin(operation);
   write_back(id, stage);
   swapper_->evict(id, stage);
   end_operation();
@@ -54,30 +54,30 @@ void Worker::evict(const Turn& turn, Stage& stage) {
 }
 
 // Operations of a task that follow each other on one micro-batch hand over on the device.
-void Worker::make_ready(const Turn& turn) {
+void Worker::make_ready(const Operation& operation) {
   const std::optional<int> micro_batch =
-      plan::has_micro_batch(turn.op.kind) ? std::optional(turn.op.micro_batch) : std::nullopt;
+      plan::has_micro_batch(operation.op.kind) ? std::optional(operation.op.micro_batch) : std::nullopt;
   const bool same = micro_batch && micro_batch == std::exchange(micro_batch_, micro_batch);
   if (!same) {
     micro_batch_ = micro_batch;
     shelf_.to_host(swapper_->host());
   }
-  const bool swap = turn.op.kind == plan::OpKind::load || turn.op.kind == plan::OpKind::evict;
-  if (!swap) swapper_->await(turn.op.stage);
+  const bool swap = operation.op.kind == plan::OpKind::load || operation.op.kind == plan::OpKind::evict;
+  if (!swap) swapper_->await(operation.op.stage);
 }
 
-void Worker::stash(const Turn& turn, const model::Tensors& inputs) {
+void Worker::stash(const Operation& operation, const model::Tensors& inputs) {
   HostStore::Tensors kept(inputs.size());
-  for (const Port& port : job_.channels.ports(turn.op.stage).inputs) {
+  for (const Port& port : job_.channels.ports(operation.op.stage).inputs) {
     const std::size_t i = port.tensor;
     kept[i] = inputs_on_host_[i].defined() ? std::move(inputs_on_host_[i])
                                            : copied_to_host(inputs[i], swapper_->host());
   }
-  job_.host->stash(turn.op.stage, number_of(turn), std::move(kept));
+  job_.host->stash(operation.op.stage, number_of(operation), std::move(kept));
 }
 
-model::Tensors Worker::unstash(const Turn& turn) {
-  const HostStore::Tensors stashed = job_.host->take(id_, turn.op.stage, number_of(turn));
+model::Tensors Worker::unstash(const Operation& operation) {
+  const HostStore::Tensors stashed = job_.host->take(id_, operation.op.stage, number_of(operation));
   model::Tensors inputs;
   for (const at::Tensor& input : stashed)
     inputs.push_back(input.defined() ? copied_to_device(input, device_) : at::Tensor());

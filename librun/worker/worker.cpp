@@ -11,9 +11,9 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/model/errors.h"
+#include "librun/options/optimizer.h"
 #include "librun/swap/residency.h"
 #include "librun/worker/located.h"
-#include "librun/worker/optimizer.h"
 
 namespace pp::run {
 
@@ -91,37 +91,37 @@ void Worker::serve() {
 
 void Worker::train(const Command& command, DataFeed& feed) {
   const EpochShape& epoch = job_.setup.length.epoch;
-  ground_ = {.feed = &feed, .owners = &job_.owners, .stretch = command.stretch, .epoch = command.epoch};
+  context_ = {.feed = &feed, .owners = &job_.owners, .range = command.range, .epoch = command.epoch};
   for (auto& [id, stage] : stages_) stage.restart();
   memory_.reset_peak();
   next_load_.clear();
   if (swapper_) swapper_->count(true);
-  const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.stretch);
+  const Cursor cursor(job_.streams[index(id_)], !job_.setup.streams, epoch, command.range);
   const auto order = [&] {
     return epoch_order(epoch.samples, job_.options.seed, command.epoch,
                        job_.options.shuffle && !job_.setup.clocked);
   };
   feed.begin(*job_.training, command.epoch, order, cursor);
-  log_->begin_stretch();
+  log_->begin_range();
   walk(cursor);
   if (job_.numbering.gradient_lag > 0) drop_late_gradients();
   if (replica_) replica_->leave(stages_.begin()->second);
   if (keeps_server()) record_.server = job_.server->figures(id_);
-  log_->end_stretch(job_.commands.end_of_stretch(id_) - command.stretch.first);
+  log_->end_range(job_.commands.end_of_range(id_) - command.range.first);
   record_.peak = std::max(record_.peak, memory_.peak());
-  trained_ = job_.commands.end_of_stretch(id_);
+  trained_ = job_.commands.end_of_range(id_);
   record_.graphs = {};
   for (const auto& [id, stage] : stages_) record_.graphs += stage.recorded();
   if (swapper_) swapper_->count(false);
 }
 
 void Worker::evaluate(const Command& command, DataFeed& feed) {
-  ground_ = {.feed = &feed,
-             .owners = &job_.forward_owners,
-             .direction = Direction::evaluation,
-             .stretch = command.stretch,
-             .epoch = command.epoch};
-  const Cursor cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.stretch);
+  context_ = {.feed = &feed,
+              .owners = &job_.forward_owners,
+              .direction = Direction::evaluation,
+              .range = command.range,
+              .epoch = command.epoch};
+  const Cursor cursor(job_.forward_streams[index(id_)], /*of_step=*/false, job_.test_shape, command.range);
   const auto order = [&] {
     return epoch_order(job_.test->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
   };
@@ -141,39 +141,39 @@ void Worker::snapshot(const Command& command) {
     if (!hands_in(id)) continue;
     std::ranges::move(snapshot_of(id, stage), std::back_inserter(layers));
   }
-  job_.snapshots.add(command.step, command.last, std::move(layers), finished() - begin);
+  job_.snapshots.add(command.step, command.last, std::move(layers), await_finish() - begin);
 }
 
 void Worker::walk(Cursor cursor) {
-  const bool by_step = ground_.trains() && !job_.setup.streams;
-  Step admitted = ground_.stretch.first;  // steps below it may run
+  const bool by_step = context_.trains() && !job_.setup.streams;
+  Step admitted = context_.range.first;  // steps below it may run
   bool in_step = false;
   const auto leave_step = [&] {
     if (std::exchange(in_step, false) && by_step) job_.coordinator.announce(id_, std::nullopt);
   };
-  const auto prepare = [&](Turn& turn) {
-    if (job_.inference) job_.inference->locate(turn);
-    expect(turn);
+  const auto prepare = [&](Operation& operation) {
+    if (job_.inference) job_.inference->locate(operation);
+    expect(operation);
   };
   bool prepared = false;
-  std::optional<Turn> next;
-  for (std::optional<Turn> turn = cursor.next(); turn; turn = next) {
-    if (turn->step >= admitted) {
+  std::optional<Operation> next;
+  for (std::optional<Operation> operation = cursor.next(); operation; operation = next) {
+    if (operation->step >= admitted) {
       leave_step();
-      if (!job_.commands.admit(id_, turn->step)) {
-        cursor.end_at(job_.commands.end_of_stretch(id_));
+      if (!job_.commands.admit(id_, operation->step)) {
+        cursor.end_at(job_.commands.end_of_range(id_));
         next = cursor.next();
         continue;
       }
-      admitted = turn->step + 1;
+      admitted = operation->step + 1;
       in_step = true;
     }
-    if (!prepared) prepare(*turn);
+    if (!prepared) prepare(*operation);
     next = cursor.next();
     prepared = next && next->step < admitted;
     if (prepared) prepare(*next);
     next_op_ = next ? std::optional(next->op) : std::nullopt;
-    execute(*turn);
+    execute(*operation);
   }
   leave_step();
 }
@@ -231,9 +231,9 @@ void Worker::join_server(Stage& stage) {
   const auto place = static_cast<int>(std::ranges::find(replicas, id_) - replicas.begin());
   const Periods periods{job_.options.fetch_every.value_or(1), job_.options.push_every.value_or(1)};
   if (!job_.server) {
-    server_line_.emplace(job_.coordinator, *job_.setup.peers, RankLine::Ends{id_, job_.server_rank()},
-                         stage.flat_weights());
-    replica_.emplace(*server_line_, place, periods);
+    remote_server_.emplace(job_.coordinator, *job_.setup.peers, RemoteServer::Ends{id_, job_.server_rank()},
+                           stage.flat_weights());
+    replica_.emplace(*remote_server_, place, periods);
     return;
   }
   replica_.emplace(*job_.server, place, periods);
@@ -242,21 +242,23 @@ void Worker::join_server(Stage& stage) {
   job_.server->open(
       make_store(job_.plan.schedule.weight_policy, stage, static_cast<int>(replicas.size()), own_optimizer));
   const at::Tensor weights = stage.flat_weights();
-  if (job_.desk) job_.desk->open(weights.defined() ? stage.parameters_of(weights) : FlatTensors{});
+  if (job_.request_server)
+    job_.request_server->open(weights.defined() ? stage.parameters_of(weights) : FlatTensors{});
 }
 
 void Worker::leave_server() {
   if (replica_) replica_->close();
-  if (job_.desk && keeps_server()) job_.desk->await_closed(id_);
+  if (job_.request_server && keeps_server()) job_.request_server->await_closed(id_);
 }
 
 bool Worker::keeps_server() const { return job_.served() && id_ == job_.plan.stages.front().workers.front(); }
 
-void Worker::execute(const Turn& turn) {
-  located(id_, turn.op, [&] {
-    job_.coordinator.announce(id_, turn.op);
-    if (job_.options.before_op) job_.options.before_op(ground_.trains() ? turn.step : -1, id_, turn.op);
-    dispatch(turn);
+void Worker::execute(const Operation& operation) {
+  located(id_, operation.op, [&] {
+    job_.coordinator.announce(id_, operation.op);
+    if (job_.options.before_op)
+      job_.options.before_op(context_.trains() ? operation.step : -1, id_, operation.op);
+    dispatch(operation);
   });
 }
 
@@ -265,24 +267,24 @@ void Worker::check_memory(Bytes peak) const {
   if (peak > memory_.limit()) throw model::OutOfMemory("out of memory: " + to_text(peak) + " held");
 }
 
-void Worker::dispatch(const Turn& turn) {
-  if (turn.op.kind == plan::OpKind::tied_all_reduce) {
-    tied_all_reduce(turn);
+void Worker::dispatch(const Operation& operation) {
+  if (operation.op.kind == plan::OpKind::tied_all_reduce) {
+    tied_all_reduce(operation);
     return log_->close();
   }
-  Stage& stage = stages_.at(turn.op.stage);
-  if (swapper_) make_ready(turn);
-  if (turn.op.kind == plan::OpKind::load) return load(turn, stage);
-  if (turn.op.kind == plan::OpKind::evict) return evict(turn, stage);
-  if (!ground_.trains()) return evaluate(turn, stage);
-  switch (turn.op.kind) {
-    case plan::OpKind::forward: forward(turn, stage); break;
-    case plan::OpKind::recompute: recompute(turn, stage); break;
+  Stage& stage = stages_.at(operation.op.stage);
+  if (swapper_) make_ready(operation);
+  if (operation.op.kind == plan::OpKind::load) return load(operation, stage);
+  if (operation.op.kind == plan::OpKind::evict) return evict(operation, stage);
+  if (!context_.trains()) return evaluate(operation, stage);
+  switch (operation.op.kind) {
+    case plan::OpKind::forward: forward(operation, stage); break;
+    case plan::OpKind::recompute: recompute(operation, stage); break;
     case plan::OpKind::backward:
-    case plan::OpKind::input_gradient: backward(turn, stage); break;
-    case plan::OpKind::weight_gradient: weight_gradient(turn, stage); break;
-    case plan::OpKind::all_reduce: all_reduce(turn, stage); break;
-    case plan::OpKind::update: update(turn, stage); break;
+    case plan::OpKind::input_gradient: backward(operation, stage); break;
+    case plan::OpKind::weight_gradient: weight_gradient(operation, stage); break;
+    case plan::OpKind::all_reduce: all_reduce(operation, stage); break;
+    case plan::OpKind::update: update(operation, stage); break;
     case plan::OpKind::tied_all_reduce:
     case plan::OpKind::load:
     case plan::OpKind::evict: break;  // above
@@ -291,93 +293,94 @@ void Worker::dispatch(const Turn& turn) {
   log_->close();
 }
 
-void Worker::forward(const Turn& turn, Stage& stage) {
-  const int pass = turn.op.micro_batch;
-  model::Tensors inputs = receive_inputs(turn);
-  const bool swapped = swapper_.has_value(), run_again = turn.run_again || turn.alone;
-  const LossWeight weight = stage.segment().has_loss() ? loss_weight(turn) : LossWeight{};
+void Worker::forward(const Operation& operation, Stage& stage) {
+  const int pass = operation.op.micro_batch;
+  model::Tensors inputs = receive_inputs(operation);
+  const bool swapped = swapper_.has_value(), run_again = operation.run_again || operation.alone;
+  const LossWeight weight = stage.segment().has_loss() ? loss_weight(operation) : LossWeight{};
   if (replica_) replica_->before_forward(stage);
-  log_->begin(turn);
-  ground_.feed->fill(turn, inputs, memory_);
-  const std::int64_t step = turn.step - ground_.stretch.first;
-  stage.predict_for_forward(step, rate(turn));
+  log_->begin(operation);
+  context_.feed->fill(operation, inputs, memory_);
+  const std::int64_t step = operation.step - context_.range.first;
+  stage.predict_for_forward(step, rate(operation));
   model::Tensors outputs =
-      stage.forward(pass, step, inputs, key(turn), generator_, run_again ? Keep::inputs : Keep::graphs);
-  if (swapped && run_again) stash(turn, inputs);
+      stage.forward(pass, step, inputs, key(operation), generator_, run_again ? Keep::inputs : Keep::graphs);
+  if (swapped && run_again) stash(operation, inputs);
   inputs.clear();
   if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass), weight);
-  log_->current().updates = turn.alone && !swapped;  // the stage does nothing else with it
-  if (swapped ? run_again : turn.alone) stage.forget(pass);
+  log_->current().updates = operation.alone && !swapped;  // the stage does nothing else with it
+  if (swapped ? run_again : operation.alone) stage.forget(pass);
   end_operation();
-  send_outputs(turn, std::move(outputs));
+  send_outputs(operation, std::move(outputs));
 }
 
 // What the data provide is cut again, not kept.
-void Worker::recompute(const Turn& turn, Stage& stage) {
-  ground_.feed->await(turn);
+void Worker::recompute(const Operation& operation, Stage& stage) {
+  context_.feed->await(operation);
   model::Tensors inputs =
-      swapper_ ? unstash(turn) : model::Tensors(job_.wiring[index(turn.op.stage)].inputs.size());
-  log_->begin(turn);
-  ground_.feed->fill(turn, inputs, memory_);
-  stage.predict_for_backward(rate(turn));
+      swapper_ ? unstash(operation) : model::Tensors(job_.wiring[index(operation.op.stage)].inputs.size());
+  log_->begin(operation);
+  context_.feed->fill(operation, inputs, memory_);
+  stage.predict_for_backward(rate(operation));
   if (swapper_) {
-    stage.forward(turn.op.micro_batch, turn.step - ground_.stretch.first, inputs, key(turn), generator_);
+    stage.forward(operation.op.micro_batch, operation.step - context_.range.first, inputs, key(operation),
+                  generator_);
   } else {
-    stage.recompute(turn.op.micro_batch, inputs, key(turn), generator_);
+    stage.recompute(operation.op.micro_batch, inputs, key(operation), generator_);
   }
   end_operation();
 }
 
-void Worker::backward(const Turn& turn, Stage& stage) {
-  const int pass = turn.op.micro_batch;
-  receive_gradients(turn);
-  const double weight = stage.segment().has_loss() ? loss_weight(turn).share() * loss_scale_.factor : 1;
-  log_->begin(turn);
-  stage.predict_for_backward(rate(turn));
-  model::Tensors gradients = turn.op.kind == plan::OpKind::backward
-                                 ? stage.backward(pass, arrived_, weight, watches(turn, stage))
+void Worker::backward(const Operation& operation, Stage& stage) {
+  const int pass = operation.op.micro_batch;
+  receive_gradients(operation);
+  const double weight = stage.segment().has_loss() ? loss_weight(operation).share() * loss_scale_.factor : 1;
+  log_->begin(operation);
+  stage.predict_for_backward(rate(operation));
+  model::Tensors gradients = operation.op.kind == plan::OpKind::backward
+                                 ? stage.backward(pass, arrived_, weight, watches(operation, stage))
                                  : stage.input_gradient(pass, arrived_, weight);
   arrived_.clear();
   end_operation();
-  send_gradients(turn, std::move(gradients));
+  send_gradients(operation, std::move(gradients));
 }
 
-void Worker::weight_gradient(const Turn& turn, Stage& stage) {
-  log_->begin(turn);
-  stage.predict_for_backward(rate(turn));
-  stage.weight_gradient(turn.op.micro_batch, watches(turn, stage));
+void Worker::weight_gradient(const Operation& operation, Stage& stage) {
+  log_->begin(operation);
+  stage.predict_for_backward(rate(operation));
+  stage.weight_gradient(operation.op.micro_batch, watches(operation, stage));
   end_operation();
 }
 
-void Worker::update(const Turn& turn, Stage& stage) {
+void Worker::update(const Operation& operation, Stage& stage) {
   const bool meets = job_.options.clip_norm || job_.options.on_nan || job_.options.scales_losses();
-  if (meets && std::exchange(settled_, turn.step) != turn.step) settle(turn.step);
-  LoggedOp& op = log_->begin(turn);
+  if (meets && std::exchange(settled_, operation.step) != operation.step) settle(operation.step);
+  LoggedOp& op = log_->begin(operation);
   op.updates = true;
   op.gradient_norm = std::exchange(gradient_norm_, std::nullopt);
   op.not_finite = refused_;
   if (replica_) {
-    replica_->update(stage, rate(turn));
+    replica_->update(stage, rate(operation));
   } else if (refused_.empty()) {
-    stage.update(turn.step - ground_.stretch.first, rate(turn));
-    if (swapper_) unwritten_[turn.op.stage] = turn.step + 1;
+    stage.update(operation.step - context_.range.first, rate(operation));
+    if (swapper_) unwritten_[operation.op.stage] = operation.step + 1;
   } else {
     stage.drop_update();
   }
   end_operation();
-  if (next_op_ != plan::Op{plan::OpKind::evict, turn.op.stage}) write_back(turn.op.stage, stage);
+  if (next_op_ != plan::Op{plan::OpKind::evict, operation.op.stage}) write_back(operation.op.stage, stage);
 }
 
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.
-double Worker::rate(const Turn& turn) const {
-  const Step since = turn.step - ground_.stretch.first;
+double Worker::rate(const Operation& operation) const {
+  const Step since = operation.step - context_.range.first;
   const Step turns =
-      job_.setup.round == 1 || replica_ ? 1 : std::ssize(job_.plan.stages[index(turn.op.stage)].workers);
+      job_.setup.round == 1 || replica_ ? 1 : std::ssize(job_.plan.stages[index(operation.op.stage)].workers);
   return rate_at(job_.setup.rates, job_.options.learning_rate, job_.setup.length.total,
-                 turn.step - since % turns);
+                 operation.step - since % turns);
 }
 
-Worker::Time Worker::finished() const {
+Worker::Time Worker::await_finish() const {
   profile::wait_for(device_);
   return Coordinator::Clock::now();
 }

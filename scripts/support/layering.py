@@ -41,7 +41,17 @@ PLANNER_RULES = [
     for i, room in enumerate(PLANNER[:-1])
 ]
 
-RULES = PLANNER_RULES + [
+# Rooms of the runtime, from the ground up: each may include itself and those in front of it.
+RUNTIME = ["options", "threads", "data", "checkpoint", "transport", "stage", "swap", "server", "wiring", "report",
+           "setup", "control", "worker", "drive", "infer"]
+
+RUNTIME_RULES = [
+    Rule(rf"librun/{room}/", "librun/((" + "|".join(RUNTIME[i + 1:] + ["links"]) + r")/|[^/]*$)",
+         f"librun/{room} is below it", "move what both need down, or pass the value in as an argument")
+    for i, room in enumerate(RUNTIME)
+]
+
+RULES = PLANNER_RULES + RUNTIME_RULES + [
     Rule(r"(libplan|libprofile/core|libprofile/report|libprofile/estimate|libprofile/model/families)/", f"({TORCH}|{CUDA})",
          "this room is free of LibTorch and CUDA", "move the code to libprofile/model, libprofile/device or librun"),
     Rule(r"libprofile/core/", r"(libprofile/(?!core/)|libplan/|librun/|apps/)",
@@ -77,14 +87,9 @@ RULES = PLANNER_RULES + [
     Rule(r"libplan/(peers|interop)/", r"libplan/(report|draw)/",
          "other planners and trainers need no report", "move the code to libplan/report"),
     Rule(r"librun/", r"apps/", "dependencies point from apps to libraries", "move the code into the library, or pass a callback"),
-    Rule(r"librun/links/", r"librun/(data|checkpoint|setup|stage|drive|infer|report)/",
+    Rule(r"librun/links/", r"librun/(?!links/|threads/|transport/)",
          "the link meter knows transports and threads only", "pass the value in as an argument"),
-    Rule(r"librun/(?!links/)", r"librun/links/",
-         "no run needs the link meter", "move what both need to librun/transport"),
-    Rule(r"librun/worker/", r"librun/(setup|drive|infer)/",
-         "workers execute what setup checked and drive commands", "pass the value in with the job"),
-    Rule(r"librun/setup/", r"librun/(drive|infer)/",
-         "what is checked does not depend on who commands it", "move what both need to librun/worker"),
+    Rule(r"librun/[^/]*$", r"librun/links/", "no run needs the link meter", "move what both need to librun/transport"),
     Rule(r"(libprofile|libplan|librun)/", SHELL,
          "only apps parse command lines and log", "return a value, throw pp::Error, or tell the library's Observer"),
     Rule(r"(apps/(?!cli/)|tests/)", SHELL,

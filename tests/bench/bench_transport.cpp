@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "libprofile/device/process.h"
-#include "librun/transport/coordinator.h"
+#include "librun/threads/coordinator.h"
 #include "librun/transport/rank_transport.h"
 
 namespace {

@@ -17,6 +17,7 @@
 #include "libprofile/core/error.h"
 #include "librun/data/idx.h"
 #include "librun/data/synthetic.h"
+#include "librun/setup/make_setup.h"
 #include "librun/worker/worker.h"
 #include "tests/librun/data_bytes.h"
 #include "tests/librun/folder.h"

@@ -1,5 +1,5 @@
 // Losses that are multiplied before the backward, so that gradients in float16 do not vanish.
-#include "librun/worker/loss_scale.h"
+#include "librun/options/loss_scale.h"
 
 #include <cmath>
 #include <limits>

@@ -11,6 +11,7 @@
 #include "libprofile/measure/profiler.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/families/families.h"
+#include "librun/setup/make_setup.h"
 #include "librun/worker/worker.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/jobs.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/model/bound_segment.h"
-#include "librun/worker/wiring.h"
+#include "librun/wiring/wiring.h"
 #include "tests/support/allocation_count.h"
 #include "tests/support/lock_count.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "librun/data/synthetic.h"
-#include "librun/worker/wiring.h"
+#include "librun/wiring/wiring.h"
 #include "tests/librun/models.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"

@@ -1,3 +1,4 @@
+#include "librun/setup/make_setup.h"
 #include "librun/worker/worker.h"
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"

@@ -69,7 +69,7 @@ class CostlyPeers final : public run::Peers {
   std::unique_ptr<run::Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     return peers_.send_letter(to, bytes);
   }
-  std::optional<Letter> next_letter() override { return peers_.next_letter(); }
+  std::optional<ControlMessage> next_control_message() override { return peers_.next_control_message(); }
   int join(std::span<const int> ranks) override { return peers_.join(ranks); }
   std::unique_ptr<run::Posted> sum(int group, std::span<std::byte> elements, Element type) override {
     return peers_.sum(group, elements, type);

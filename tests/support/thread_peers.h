@@ -1,7 +1,7 @@
 // Ranks that are threads of this process. Messages are copied when they are sent, or (Wires::late) as a library
 // may at the latest: out of the sender's memory when the receiver has asked for them a few times; until then
-// they are not sent; letters always are. A receive takes the message of its turn, whichever of them is asked
-// first.
+// they are not sent; control messages always are. A receive takes the message of its turn, whichever of them is
+// asked first.
 #pragma once
 
 #include <atomic>
@@ -28,10 +28,10 @@ namespace pp::test {
 class Wires {
  public:
   explicit Wires(int size, bool late = false)
-      : size_(size), late_(late), letters_(static_cast<std::size_t>(size)) {}
+      : size_(size), late_(late), control_messages_(static_cast<std::size_t>(size)) {}
 
   int size() const { return size_; }
-  /// Bytes sent by tensors and sums, letters left out.
+  /// Bytes sent by tensors and sums, control messages left out.
   std::size_t sent() const { return sent_; }
 
  private:
@@ -54,7 +54,7 @@ class Wires {
   const bool late_;
   std::mutex mutex_;
   std::map<Place, Queue> queues_;
-  std::vector<std::deque<run::Peers::Letter>> letters_;  ///< per receiver
+  std::vector<std::deque<run::Peers::ControlMessage>> control_messages_;  ///< per receiver
   struct Sum {
     std::vector<double> elements;
     std::size_t came = 0, taken = 0;
@@ -83,16 +83,16 @@ class ThreadPeers final : public run::Peers {
   }
   std::unique_ptr<run::Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard held(wires_.mutex_);
-    if (!mute) wires_.letters_[static_cast<std::size_t>(to)].push_back({rank(), text(bytes)});
+    if (!mute) wires_.control_messages_[static_cast<std::size_t>(to)].push_back({rank(), text(bytes)});
     return std::make_unique<Leaving>(nullptr);
   }
-  std::optional<Letter> next_letter() override {
+  std::optional<ControlMessage> next_control_message() override {
     const std::lock_guard held(wires_.mutex_);
-    auto& letters = wires_.letters_[static_cast<std::size_t>(rank())];
-    if (letters.empty()) return std::nullopt;
-    Letter letter = std::move(letters.front());
-    letters.pop_front();
-    return letter;
+    auto& messages = wires_.control_messages_[static_cast<std::size_t>(rank())];
+    if (messages.empty()) return std::nullopt;
+    ControlMessage control = std::move(messages.front());
+    messages.pop_front();
+    return control;
   }
   int join(std::span<const int> ranks) override {
     groups_.emplace_back(std::vector(ranks.begin(), ranks.end()), 0);
@@ -115,7 +115,7 @@ class ThreadPeers final : public run::Peers {
 
   int tags = 1'000'000;            ///< the largest one
   std::atomic<int> sums = 0;       ///< that it took part in
-  std::atomic<bool> mute = false;  ///< its letters are lost, as of a process that was stopped
+  std::atomic<bool> mute = false;  ///< its control messages are lost, as of a process that was stopped
 
  private:
   struct Adding final : run::Posted {

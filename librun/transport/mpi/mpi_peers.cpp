@@ -141,13 +141,13 @@ class MpiPeers final : private MpiSession, public Peers {
     return posted;
   }
 
-  std::optional<Letter> next_letter() override {
+  std::optional<ControlMessage> next_control_message() override {
     const std::lock_guard held(calls_.mutex);
     while (begin_letter()) {
     }
-    std::set<int> unfinished;  // ranks with an earlier letter that has not come whole
+    std::set<int> unfinished;  // ranks with an earlier control message that has not come whole
     for (auto coming = coming_.begin(); coming != coming_.end(); ++coming) {
-      const int from = coming->letter.from;
+      const int from = coming->control.from;
       int whole = 0;
       if (unfinished.contains(from)) continue;
       MPI_Test(&coming->request, &whole, MPI_STATUS_IGNORE);
@@ -155,9 +155,9 @@ class MpiPeers final : private MpiSession, public Peers {
         unfinished.insert(from);
         continue;
       }
-      Letter letter = std::move(coming->letter);
+      ControlMessage control = std::move(coming->control);
       coming_.erase(coming);
-      return letter;
+      return control;
     }
     return std::nullopt;
   }
@@ -200,14 +200,14 @@ class MpiPeers final : private MpiSession, public Peers {
  private:
   static constexpr std::size_t kLetters = 3;  // beside the lanes
 
-  /// A letter that is being received; stays where it is, because the library writes into it.
+  /// A control message that is being received; stays where it is, because the library writes into it.
   struct Coming {
-    Letter letter;
+    ControlMessage control;
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  // Receives the next letter that has been announced, if there is one. A large one takes its time, in which the
-  // lock is free.
+  // Receives the next control message that has been announced, if there is one. A large one takes its time, in
+  // which the lock is free.
   bool begin_letter() {
     int found = 0, count = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -216,8 +216,8 @@ class MpiPeers final : private MpiSession, public Peers {
     if (found == 0) return false;
     MPI_Get_count(&status, MPI_BYTE, &count);
     Coming& coming = coming_.emplace_back();
-    coming.letter = {status.MPI_SOURCE, std::string(static_cast<std::size_t>(count), '\0')};
-    MPI_Imrecv(coming.letter.bytes.data(), count, MPI_BYTE, &message, &coming.request);
+    coming.control = {status.MPI_SOURCE, std::string(static_cast<std::size_t>(count), '\0')};
+    MPI_Imrecv(coming.control.bytes.data(), count, MPI_BYTE, &message, &coming.request);
     return true;
   }
 

@@ -66,7 +66,7 @@ TEST_SUITE("librun/report/last_steps") {
     first.messages = {{{WorkerId{0}, WorkerId{1}, {F, s0, 0}, Bytes(4), Seconds(11), Seconds(11)}, 0},
                       {{WorkerId{0}, WorkerId{1}, {F, s0, 0}, Bytes(4), Seconds(13), Seconds(14)}, 1}};
     const std::vector<const WorkerRecord*> records{&first, &second};
-    const LastSteps last = last_steps(chain("gpipe", 2), records, /*stretch=*/3);
+    const LastSteps last = last_steps(chain("gpipe", 2), records, /*range=*/3);
     CHECK(last.first_step == 2);
     CHECK(last.steps == 2);
     CHECK(texts(last) == std::vector<std::string>{"F0.0", "B1.0", "F1.0", "F0.0"});

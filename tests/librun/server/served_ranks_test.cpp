@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "librun/server/desk.h"
-#include "librun/server/rank_line.h"
+#include "librun/server/remote_server.h"
+#include "librun/server/request_server.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
@@ -279,7 +279,7 @@ TEST_SUITE("librun/server/ranks") {
       run::Coordinator coordinator(2);
       const at::Tensor vector = at::ones({4});
       if (peers.rank() == 1) {
-        run::RankLine line(coordinator, peers, {WorkerId{1}, 0}, vector);
+        run::RemoteServer line(coordinator, peers, {WorkerId{1}, 0}, vector);
         line.begin(0, {});
         const run::FlatTensors gradient{vector, {vector}};
         line.finish(0, &gradient, 0.5);
@@ -290,9 +290,9 @@ TEST_SUITE("librun/server/ranks") {
       options.replicas = {WorkerId{1}};
       run::ParameterServer server(coordinator, options);
       server.open(std::make_unique<Broken>());
-      run::ServerDesk desk(coordinator, server, peers, {{0, 1}});
-      desk.open({vector, {vector}});
-      CHECK_THROWS_AS(desk.await_closed(WorkerId{0}), run::Stopped);
+      run::RequestServer request_server(coordinator, server, peers, {{0, 1}});
+      request_server.open({vector, {vector}});
+      CHECK_THROWS_AS(request_server.await_closed(WorkerId{0}), run::Stopped);
       try {
         std::rethrow_exception(coordinator.error());
       } catch (const Error& error) {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "libprofile/device/process.h"
-#include "librun/swap/host_memory.h"
+#include "librun/stage/host_memory.h"
 #include "librun/swap/residency.h"
 #include "librun/swap/swapper.h"
 #include "tests/support/torch_test.h"

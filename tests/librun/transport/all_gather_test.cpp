@@ -49,9 +49,9 @@ TEST_SUITE("librun/transport/all_gather") {
       pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
         run::Coordinator coordinator(members);
         const run::Placement placement = one_each(peers.rank(), members);
-        const run::Circle circle(group, WorkerId{peers.rank()}, /*first_tag=*/5, placement, peers);
+        const run::GroupView view(group, WorkerId{peers.rank()}, /*first_tag=*/5, placement, peers);
         for (int time = 0; time < 2; ++time) {
-          const auto parts = run::all_gather(coordinator, circle, tensors_of(peers.rank()));
+          const auto parts = run::all_gather(coordinator, view, tensors_of(peers.rank()));
           bool right = parts.size() == group.size();
           for (std::size_t i = 0; right && i < parts.size(); ++i) {
             const std::vector<at::Tensor> expected = tensors_of(number(group[i]));

@@ -80,7 +80,7 @@ TEST_SUITE("librun/transport/rank_clock") {
     CHECK(clock.may_be_same());
   }
 
-  TEST_CASE("ranks whose clocks stand apart and go unevenly find that out from letters") {
+  TEST_CASE("ranks whose clocks stand apart and go unevenly find that out from messages") {
     // Rank r's clock is r * 1000 s ahead of the machine's and gains r * 1 % on it.
     const Time begin = std::chrono::steady_clock::now();
     const auto clock_of = [&](int rank) {

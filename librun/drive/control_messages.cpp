@@ -1,0 +1,181 @@
+#include "librun/drive/control_messages.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <utility>
+
+namespace pp::run {
+
+namespace {
+
+void add(Packer& to, const StepFigures& figures) {
+  to.add(figures.busy).add(figures.peak).add(figures.gradient_norm).add(figures.begin).add(figures.not_finite);
+}
+
+void read(Unpacker& from, StepFigures& figures) {
+  from.read(figures.busy);
+  from.read(figures.peak);
+  from.read(figures.gradient_norm);
+  from.read(figures.begin);
+  from.read(figures.not_finite);
+}
+
+// Dense and on the host, as Stage::snapshot() makes them.
+void add(Packer& to, const NamedTensors& tensors) {
+  to.add(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    to.add(name).add(tensor.scalar_type()).add(tensor.sizes().vec());
+    to.add(std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()));
+  }
+}
+
+void read(Unpacker& from, NamedTensors& tensors) {
+  tensors.resize(from.take<std::size_t>());
+  for (auto& [name, tensor] : tensors) {
+    from.read(name);
+    const auto type = from.take<at::ScalarType>();
+    tensor = at::empty(from.take<std::vector<std::int64_t>>(), type);
+    const std::string_view bytes = from.next(from.take<std::size_t>());
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+  }
+}
+
+// field(value) for the plain parts of a record.
+template <class Record, class Field>
+void each_plain(Record& record, Field&& field) {
+  field(record.busy);
+  field(record.peak);
+  field(record.weights);
+  field(record.gradients);
+  field(record.optimizer);
+  field(record.versions);
+  field(record.saved);
+  field(record.peak_in_flight);
+  field(record.peak_versions);
+  field(record.sent);
+  field(record.graphs);
+  field(record.server);
+  field(record.ops);
+  field(record.messages);
+}
+
+void add(Packer& to, WorkerRecord& record) {
+  each_plain(record, [&](auto& value) { to.add(value); });
+  to.add(record.op_times.size());
+  for (auto& [key, times] : record.op_times) {
+    to.add(key.first).add(key.second);
+    times.each([&](auto& value) { to.add(value); });
+  }
+}
+
+void read(Unpacker& from, WorkerRecord& record) {
+  each_plain(record, [&](auto& value) { from.read(value); });
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    const auto kind = from.take<plan::OpKind>();
+    const auto stage = from.take<StageId>();
+    record.op_times[{kind, stage}].each([&](auto& value) { from.read(value); });
+  }
+}
+
+Packer message_of(ControlKind kind) { return std::move(Packer().add(kind)); }
+
+}  // namespace
+
+std::string pack(const Order& order) { return message_of(ControlKind::order).add(order).take(); }
+
+Order unpack_order(Unpacker& from) { return from.take<Order>(); }
+
+std::string pack(const LedgerEntry& entry, RunTime start) {
+  Packer to = message_of(ControlKind::entry);
+  to.add(entry.kind).add(entry.step).add(entry.micro_batch).add(entry.loss).add(entry.weight).add(entry.worker);
+  to.add(Seconds(entry.end - start)).add(entry.part);
+  add(to, entry.figures);
+  return to.take();
+}
+
+LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
+  LedgerEntry entry;
+  from.read(entry.kind);
+  from.read(entry.step);
+  from.read(entry.micro_batch);
+  from.read(entry.loss);
+  from.read(entry.weight);
+  from.read(entry.worker);
+  entry.end = start + std::chrono::duration_cast<RunTime::duration>(from.take<Seconds>());
+  from.read(entry.part);
+  read(from, entry.figures);
+  return entry;
+}
+
+std::string pack(CheckpointShare share) {
+  Packer to = message_of(ControlKind::share);
+  to.add(share.step).add(share.last).add(share.pause).add(share.parts.size());
+  for (const CheckpointPart& part : share.parts) to.add(part.file).add(part.bytes).add(part.hash);
+  to.add(share.layers.size());
+  for (const Stage::LayerState& layer : share.layers) {
+    to.add(layer.layer);
+    add(to, layer.tensors);
+  }
+  return to.take();
+}
+
+CheckpointShare unpack_share(Unpacker& from) {
+  CheckpointShare share;
+  from.read(share.step);
+  from.read(share.last);
+  from.read(share.pause);
+  share.parts.resize(from.take<std::size_t>());
+  for (CheckpointPart& part : share.parts) {
+    from.read(part.file);
+    from.read(part.bytes);
+    from.read(part.hash);
+  }
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    Stage::LayerState& layer = share.layers.emplace_back(Stage::LayerState{from.take<int>()});
+    read(from, layer.tensors);
+  }
+  return share;
+}
+
+std::string pack(const RecordsHere& records, const std::optional<RankClock::Relation>& clock) {
+  Packer to = message_of(ControlKind::records);
+  to.add(clock);
+  to.add(records.size());
+  for (const auto& [worker, record] : records) {
+    to.add(worker);
+    add(to, *record);
+  }
+  return to.take();
+}
+
+RankRecords unpack_records(Unpacker& from) {
+  RankRecords records;
+  from.read(records.clock);
+  records.workers.resize(from.take<std::size_t>());
+  for (auto& [worker, record] : records.workers) {
+    from.read(worker);
+    read(from, record);
+  }
+  return records;
+}
+
+std::string pack(const Pulse& pulse) {
+  Packer to = message_of(ControlKind::pulse);
+  to.add(pulse.done).add(pulse.states.size());
+  for (const auto& [worker, state] : pulse.states) to.add(worker).add(state);
+  return to.take();
+}
+
+Pulse unpack_pulse(Unpacker& from) {
+  Pulse pulse;
+  from.read(pulse.done);
+  pulse.states.resize(from.take<std::size_t>());
+  for (auto& [worker, state] : pulse.states) {
+    from.read(worker);
+    from.read(state);
+  }
+  return pulse;
+}
+
+}  // namespace pp::run

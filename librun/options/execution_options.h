@@ -1,0 +1,53 @@
+// What training and inference are told alike. Free of Torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "libplan/plan.h"
+#include "librun/options/settings.h"
+
+namespace pp::run {
+
+/// Type of products under LibTorch's autocast.
+enum class Autocast { bfloat16, float16 };
+
+struct ExecutionOptions {
+  std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
+  std::string data_format;    ///< where the names of the files leave it open
+  std::string token_type;     ///< uint8, uint16 or uint32: the data are tokens
+  std::string target_column;  ///< of a CSV file; empty: the last one
+  /// Samples of synthetic data; in training per epoch.
+  int synthetic_samples = 1024;
+  /// Of synthetic data: turns of their rule per sample, so that they are a stream that a trainer must follow;
+  /// neighbours are alike then.
+  double synthetic_drift = 0;
+  /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
+  std::optional<double> scale;
+  /// Products of forwards in this type, weights, sums and updates in the plan's float32.
+  std::optional<Autocast> autocast;
+  std::uint64_t seed = 1;
+  std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
+  bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
+  std::optional<Bytes> memory_limit;      ///< of each worker's tensors; a worker that needs more ends the run
+  Seconds stall_timeout{60};              ///< a worker that waits this long is reported as stalled
+  /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation or an
+  /// inference); may throw.
+  std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
+};
+
+/// What reports and checkpoints say of them; without the weights' file.
+Settings settings_of(const ExecutionOptions& options);
+
+}  // namespace pp::run
+
+namespace pp {
+template <>
+struct EnumNames<run::Autocast> {
+  static constexpr std::array table{std::pair{run::Autocast::bfloat16, "bfloat16"sv},
+                                    std::pair{run::Autocast::float16, "float16"sv}};
+};
+}  // namespace pp

@@ -1,0 +1,104 @@
+// What a training is told: all of it by the command line, nothing by the plan. Free of Torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "libprofile/core/enum_names.h"
+#include "librun/options/execution_options.h"
+#include "librun/options/weight_rules.h"
+
+namespace pp::run {
+
+/// What becomes of a step whose loss or gradient is not a finite number.
+enum class OnNan {
+  stop,  ///< the run ends with the weights of the step before
+  skip   ///< the step changes nothing
+};
+
+/// How gradients of replicas on several ranks are added.
+enum class AllReduce {
+  deterministic,  ///< in the order of the replicas: the bits of one process
+  fast            ///< as the message-passing library or NCCL does it
+};
+
+inline constexpr std::int64_t kDefaultStaleness = 1;
+
+struct RunOptions : ExecutionOptions {
+  AllReduce all_reduce = AllReduce::deterministic;
+  double test_share = 0;      ///< of the samples, from their end, for tests where there are no test files
+  std::optional<int> epochs;  ///< one of epochs and steps is given
+  std::optional<std::int64_t> steps;
+  double learning_rate = 0.01;
+  /// How the rate goes (options/learning_rate.h): `constant`, `step`, `cosine`, or a file of steps and rates.
+  std::string lr_schedule = "constant";
+  std::int64_t warmup_steps = 0;  ///< in which the rate rises
+  std::int64_t lr_step_size = 0;  ///< `step`: steps between its factors
+  double lr_factor = 0.1;         ///< `step`
+  double lr_min = 0;              ///< `cosine`: at the end of the training
+  /// Mini-batches of the plan that make one update, on the mean over all their samples; the last update of an
+  /// epoch takes those that are left. A step is an update, also of `steps` and the learning rate. Synchronous
+  /// schedules only.
+  int accumulate = 1;
+  /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
+  /// schedules only.
+  std::optional<double> clip_norm;
+  double weight_decay = 0.0;  ///< adamw: taken off the weights; the others: added to the gradient
+  WeightRules rules;          ///< weights without decay, and with a learning rate of their own
+  /// Settings that only some optimizers have (options/optimizer.h), and are given to no other.
+  std::optional<double> momentum, beta1, beta2, alpha, epsilon, lr_decay;
+  bool nesterov = false;  ///< sgd
+  /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
+  /// is not finite, seen when the step is over, is the run's failure.
+  std::optional<OnNan> on_nan;
+  /// Losses are multiplied by it in backwards, gradients divided by it before the update. Unset: 1; under
+  /// autocast to float16 a dynamic one (options/loss_scale.h), which skips steps that are not finite without
+  /// being asked by on_nan. Synchronous schedules only.
+  std::optional<double> loss_scale;
+  bool scales_dynamically() const { return autocast == Autocast::float16 && !loss_scale; }
+  bool scales_losses() const { return loss_scale || scales_dynamically(); }
+  /// Replicas around a parameter server (server/). downpour: mini-batches of a replica from one push, or fetch,
+  /// to the next; unset: 1.
+  std::optional<int> push_every, fetch_every;
+  /// ssp: mini-batches that a replica may be ahead of the slowest; unset: kDefaultStaleness.
+  std::optional<std::int64_t> staleness;
+  /// The seed of a fixed order in which replicas come to the server, for runs that can be repeated bit by bit;
+  /// unset: as they come.
+  std::optional<std::uint64_t> interleave;
+  bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
+  bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
+  bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
+  /// Safetensors, keys are parameter names: a file, a folder or an index (checkpoint/weight_output.h); empty:
+  /// none.
+  std::filesystem::path save_weights;
+  Bytes shard_bytes{5'000'000'000};  ///< of one file, where there are several
+  std::filesystem::path checkpoint;  ///< folder for checkpoints; empty: none
+  /// From one checkpoint to the next; neither: an epoch. The end of the run has one in any case.
+  std::optional<std::int64_t> checkpoint_steps;
+  std::optional<Seconds> checkpoint_time;
+  int checkpoints_kept = 3;
+  std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
+  /// CUDA: the host waits for the device after every operation, as the profiler does. The bits are the same.
+  bool wait_each_operation = false;
+  /// CUDA: passes are recorded as CUDA graphs in the second step and replayed from then on
+  /// (stage/recorded_pass.h), but for stages that draw random numbers. The bits are the same.
+  bool cuda_graphs = false;
+  bool trace = false;  ///< make a Chrome trace of the last steps for the report
+};
+
+}  // namespace pp::run
+
+namespace pp {
+template <>
+struct EnumNames<run::OnNan> {
+  static constexpr std::array table{std::pair{run::OnNan::stop, "stop"sv},
+                                    std::pair{run::OnNan::skip, "skip"sv}};
+};
+template <>
+struct EnumNames<run::AllReduce> {
+  static constexpr std::array table{std::pair{run::AllReduce::deterministic, "deterministic"sv},
+                                    std::pair{run::AllReduce::fast, "fast"sv}};
+};
+}  // namespace pp

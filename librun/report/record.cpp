@@ -1,0 +1,42 @@
+#include "librun/report/record.h"
+
+#include <algorithm>
+
+namespace pp::run {
+
+void TimeSample::add(Seconds time) {
+  if (count_ == 0) kept_.reserve(kMost);
+  if (count_++ % stride_ != 0) return;
+  kept_.push_back(time);
+  if (kept_.size() < kMost) return;
+  for (std::size_t i = 0; 2 * i < kept_.size(); ++i) kept_[i] = kept_[2 * i];
+  kept_.resize((kept_.size() + 1) / 2);
+  stride_ *= 2;
+}
+
+void StepFigures::join(const StepFigures& later) {
+  busy += later.busy;
+  peak = std::max(peak, later.peak);
+  if (later.gradient_norm) gradient_norm = later.gradient_norm;
+  begin = std::min(begin, later.begin);
+  if (not_finite.empty()) not_finite = later.not_finite;
+}
+
+Seconds TimeSample::median() const { return run::median(kept_); }
+
+Seconds TimeSample::quantile(double share) const {
+  if (kept_.empty()) return Seconds(0);
+  std::vector<Seconds> times = kept_;
+  const auto rank = static_cast<std::ptrdiff_t>(share * static_cast<double>(times.size() - 1));
+  std::nth_element(times.begin(), times.begin() + rank, times.end());
+  return times[static_cast<std::size_t>(rank)];
+}
+
+Seconds median(std::vector<Seconds> times) {
+  if (times.empty()) return Seconds(0);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,326 @@
+// All checks before a run, and what follows from them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/model/counted_labels.h"
+#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
+#include "librun/data/model_data.h"
+#include "librun/options/limits.h"
+#include "librun/options/optimizer_settings.h"
+#include "librun/setup/check_setup.h"
+#include "librun/setup/checks.h"
+#include "librun/setup/cuda_graphs.h"
+#include "librun/setup/frames.h"
+#include "librun/setup/host_memory.h"
+#include "librun/setup/served.h"
+#include "librun/setup/start.h"
+#include "librun/swap/residency.h"
+
+namespace pp::run {
+
+namespace {
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+
+void check_options(const RunOptions& options) {
+  if (options.epochs.has_value() == options.steps.has_value()) {
+    refuse(ErrorKind::usage, "give the length of the run as one of --epochs and --steps");
+  }
+  require(options.epochs.value_or(1) >= 1, "epochs", options.epochs.value_or(1), "at least 1");
+  if (const std::int64_t steps = options.steps.value_or(1); steps < 1 || steps > kMostSteps)
+    refuse(ErrorKind::usage,
+           "steps = " + std::to_string(steps) + ": must be 1 to " + std::to_string(kMostSteps));
+  require(std::isfinite(options.learning_rate) && options.learning_rate > 0, "learning_rate",
+          options.learning_rate, "above 0");
+  require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
+          options.clip_norm.value_or(1), "above 0");
+  require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
+          options.weight_decay, "0 or more");
+  require(options.accumulate >= 1, "accumulate", options.accumulate, "at least 1");
+  check_execution(options);
+  require(options.test_share >= 0 && options.test_share < 1, "test_share", options.test_share, "in [0, 1)");
+}
+
+void check_model(const ResolvedModel& model) {
+  check_runnable(model);
+  if (!model.graph.loss) {
+    refuse(ErrorKind::data,
+           "model \"" + model.graph.name + "\" has no loss; add one to train it, or run it with pp-run infer");
+  }
+  counted_labels(model);  // refuses a loss that no plan could train
+  if (parameter_count(model) > 0 && !model.loss.backward) {
+    refuse(ErrorKind::data, "model \"" + model.graph.name +
+                                "\": nothing can be trained: its parameters are frozen, or the loss depends on "
+                                "none of them");
+  }
+}
+
+// Batch norm needs two values per channel in the smallest micro-batch.
+void check_batch_norm(const plan::Plan& plan, const ResolvedModel& model, int smallest_mini_batch) {
+  const int smallest = smallest_mini_batch / plan.training.micro_batches;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    for (const BatchNorm& norm : batch_norms(model, static_cast<int>(i))) {
+      const std::int64_t values = smallest * norm.values;
+      if (values >= 2) continue;
+      refuse(ErrorKind::data, "layer \"" + model.graph.layers[i].name + "\": batch norm: a micro-batch of " +
+                                  std::to_string(smallest) + " samples has " + std::to_string(values) +
+                                  " value per channel; lower micro_batches or use --drop-last");
+    }
+  }
+}
+
+// All workers meet when all gradients of a step are known, and before the first update.
+void check_meeting(const plan::Plan& plan, const std::string& option, const std::string& what) {
+  for (const plan::Worker& worker : plan.workers) {
+    const std::string who = "worker " + std::to_string(number(worker.id));
+    if (worker.program.stream) {
+      refuse(ErrorKind::usage, option + ": the stages of schedule " + plan.schedule.name +
+                                   " are updated at different times, so there is no " + what +
+                                   " over all of them; plan with a synchronous schedule");
+    }
+    const plan::Program& program = worker.program.program;
+    const auto first = std::ranges::find(program, plan::OpKind::update, &plan::Op::kind);
+    const auto late =
+        std::find_if(first, program.end(), [](const plan::Op& op) { return op.kind != plan::OpKind::update; });
+    if (late != program.end()) {
+      refuse(ErrorKind::usage, option + ": " + who + " lists " + plan::to_text(*late) + " after " +
+                                   plan::to_text(*first) + ", so the " + what +
+                                   " over all gradients is not known before the first update");
+    }
+  }
+}
+
+void check_loss_scale(const plan::Plan& plan, const RunOptions& options) {
+  const double scale = options.loss_scale.value_or(1);
+  require(std::isfinite(scale) && scale > 0, "loss_scale", scale, "above 0");
+  const char* const option = options.loss_scale ? "--loss-scale" : "--autocast float16";
+  if (options.scales_losses()) check_meeting(plan, option, "decision");
+  if (options.scales_dynamically() && options.on_nan == OnNan::stop) {
+    refuse(ErrorKind::usage,
+           "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
+           "finite; leave --on-nan out, or give a --loss-scale");
+  }
+}
+
+void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
+  if (options.accumulate == 1 || !plan.workers.front().program.stream) return;
+  refuse(ErrorKind::usage,
+         "--accumulate: schedule " + plan.schedule.name +
+             " is asynchronous, its updates stand in the plan; plan with macrobatch, or with a "
+             "synchronous schedule");
+}
+
+void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
+  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || optimizer.has_direction) return;
+  const bool could = plan.training.optimizer != plan::OptimizerName::adagrad;
+  refuse(ErrorKind::usage,
+         "weight policy predict follows the optimizer's momentum, and " +
+             std::string(name_of(plan.training.optimizer)) + " has none" +
+             (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
+}
+
+// Every replica holds all of the state here, in the type of its weights; a layer is computed by one device.
+void check_state(const plan::Plan& plan) {
+  if (plan.tensor_degree > 1) {
+    refuse(ErrorKind::usage,
+           "the plan splits every layer over " + std::to_string(plan.tensor_degree) +
+               " GPUs, which pp-run does not; plan from a profile of tensor degree 1, or take the plan "
+               "elsewhere with pp-plan export");
+  }
+  if (plan.training.shard != plan::Shard::none) {
+    refuse(ErrorKind::usage,
+           "the plan lets replicas share the optimizer's state, which pp-run does not; plan "
+           "with --shard none, or take the plan elsewhere with pp-plan export");
+  }
+  if (plan.training.precision == plan::Precision::mixed) {
+    refuse(ErrorKind::usage,
+           "the plan is for half weights with a float32 master, which pp-run does not keep; "
+           "plan with --precision plain, or take the plan elsewhere with pp-plan export");
+  }
+}
+
+// The copies are updated together, which a stream's stages are not.
+void check_tied(const plan::Plan& plan, bool streams) {
+  if (plan.tied.empty() || !streams) return;
+  const plan::TiedParameter& tied = plan.tied.front();
+  std::string stages;
+  for (const StageId stage : tied.stages)
+    stages.append(stages.empty() ? "" : ", ").append(std::to_string(number(stage)));
+  refuse(ErrorKind::data, "/tied/0: stages " + stages + " have copies of " + tied.parameter +
+                              ": an asynchronous schedule keeps shared weights in one stage; plan with "
+                              "--tied stage");
+}
+
+// Returns the number of training samples, and sets what the data say.
+std::int64_t set_data(Setup& setup, const RunOptions& options) {
+  std::int64_t training = options.synthetic_samples;
+  if (options.data == "synthetic") {
+    setup.test_samples = std::max(1, options.synthetic_samples / 4);
+  } else {
+    setup.files = open_data({.model = setup.model,
+                             .path = options.data,
+                             .format = options.data_format,
+                             .token_type = options.token_type,
+                             .target_column = options.target_column,
+                             .test_share = options.test_share});
+    for (std::size_t i = 0; i < setup.model.graph.inputs.size(); ++i)
+      input_scale(setup.model.graph.inputs[i], setup.files->training.inputs[i], options.scale);
+    training = setup.files->training.samples;
+    setup.test_samples = setup.files->test ? setup.files->test->samples : 0;
+  }
+  if (!options.evaluate) setup.test_samples = 0;
+  return training;
+}
+
+double bytes_in_memory(const Setup& setup, std::int64_t training) {
+  if (setup.files) return setup.files->bytes_in_memory;
+  return static_cast<double>(training + setup.test_samples) * synthetic_sample_bytes(setup.model.graph);
+}
+
+// The stage whose replicas decide how streams end, and the multiple that suits all of them.
+std::pair<int, int> rounds(const plan::Plan& plan) {
+  std::int64_t common = 1;
+  int stage = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::int64_t joint = std::lcm(common, std::ssize(plan.stages[s].workers));
+    if (joint != common) stage = static_cast<int>(s);
+    common = joint;
+    if (common > kMostSteps) {
+      refuse(ErrorKind::data, "the replicas of stages 0 to " + std::to_string(s) + " meet after " +
+                                  std::to_string(common) + " mini-batches, the limit is " +
+                                  std::to_string(kMostSteps) +
+                                  "; plan replicas with a smaller common multiple");
+    }
+  }
+  return {static_cast<int>(common), stage};
+}
+
+Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64_t samples, int round,
+                   int round_stage) {
+  EpochRequest request{samples,
+                       plan.training.mini_batch,
+                       plan.training.micro_batches,
+                       options.drop_last,
+                       round,
+                       round_stage,
+                       plan.schedule.name,
+                       options.data};
+  Length length;
+  length.epoch = epoch_shape(request);
+  length.epoch.accumulate = static_cast<int>(std::min<std::int64_t>(options.accumulate, length.epoch.count));
+  const std::int64_t largest = std::int64_t{length.epoch.accumulate} * length.epoch.mini_batch;
+  if (largest > std::numeric_limits<int>::max()) {
+    refuse(ErrorKind::usage, "accumulate = " + std::to_string(options.accumulate) + ": steps of " +
+                                 std::to_string(largest) + " samples are more than 2^31 - 1; use fewer");
+  }
+  const Step steps = length.epoch.steps();
+  const int epochs = options.epochs.value_or(1);
+  if (!options.steps && steps > kMostSteps / epochs) {
+    refuse(ErrorKind::usage, "epochs = " + std::to_string(epochs) + " of " + std::to_string(steps) +
+                                 " steps each are more than " + std::to_string(kMostSteps) +
+                                 " steps, the limit; use fewer");
+  }
+  length.total = options.steps.value_or(steps * epochs);
+  if (length.total % round != 0) {
+    const Step below = length.total - length.total % round;
+    refuse(ErrorKind::usage, "steps = " + std::to_string(length.total) + " is not a multiple of the " +
+                                 std::to_string(round) + " replicas of stage " + std::to_string(round_stage) +
+                                 "; use " + (below > 0 ? std::to_string(below) + " or " : "") +
+                                 std::to_string(below + round));
+  }
+  return length;
+}
+
+RateSchedule find_rates(const RunOptions& options, Step total) {
+  RateSchedule rates{.warm_up = options.warmup_steps,
+                     .period = options.lr_step_size,
+                     .factor = options.lr_factor,
+                     .least = options.lr_min};
+  require(rates.warm_up >= 0 && rates.warm_up < total, "warmup_steps", static_cast<double>(rates.warm_up),
+          "below the " + std::to_string(total) + " steps of the training");
+  require(std::isfinite(rates.factor) && rates.factor >= 0, "lr_factor", rates.factor, "0 or more");
+  require(std::isfinite(rates.least) && rates.least >= 0, "lr_min", rates.least, "0 or more");
+  if (const auto kind = find_enum<RateKind>(options.lr_schedule); kind && *kind != RateKind::table) {
+    rates.kind = *kind;
+    require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size",
+            static_cast<double>(rates.period), "at least 1 with the schedule `step`");
+  } else {
+    rates.kind = RateKind::table;
+    rates.table = read_rates(options.lr_schedule);
+  }
+  return rates;
+}
+
+void set_recorded(Setup& setup, const plan::Plan& plan) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageId stage{static_cast<int>(s)};
+    const std::string why = why_not_recorded(plan, setup.model, stage);
+    if (!why.empty())
+      setup.start.warnings.push_back("stage " + std::to_string(s) + " runs without CUDA graphs: " + why);
+    for (const WorkerId worker : plan.stages[s].workers) {
+      const plan::Program& program = plan.workers[index(worker)].program.program;
+      if (why.empty()) setup.recorded[index(worker)][stage] = pass_kinds(program, stage);
+    }
+  }
+}
+
+constexpr auto kDrains =
+    "checkpoints drain the asynchronous pipeline, which is part of the training: a run with another interval "
+    "ends with other weights";
+
+}  // namespace
+
+Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profile::MachineDevices& machine,
+                  const Placement& placement) {
+  check_options(options);
+  plan::check_plan(plan);
+  Setup setup;
+  setup.model = resolve(plan.model);
+  setup.placement = placement;
+  setup.devices = devices_of_workers(plan, placement, machine);
+  check_model(setup.model);
+  check_rules(options.rules, setup.model);
+  setup.streams = plan.workers.front().program.stream.has_value();
+  setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
+  check_state(plan);
+  check_tied(plan, setup.streams);
+  if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
+  if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
+  check_loss_scale(plan, options);
+  check_accumulation(plan, options);
+  check_served(plan, setup.model, options, placement);
+  setup.clock_bound = clock_bound(plan, options, placement);
+  check_autocast(plan, options);
+  if (options.cuda_graphs) check_cuda_graphs(plan, setup.devices, placement);
+  setup.cores = cores_of_workers(setup.devices, placement);
+  const std::int64_t samples = set_data(setup, options);
+  const OptimizerState optimizer = optimizer_state(plan.training.optimizer, options);
+  check_prediction(plan, optimizer);
+  check_swapped(plan, setup.model, options, placement, optimizer.ratio);
+  check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
+                                      2 + optimizer.ratio, placement),
+                    profile::available_memory());
+  // A stream whose replicas share the micro-batches of a step takes no turns of steps.
+  const bool turns = setup.streams && plan.training.micro_batches == 1;
+  const auto [round, stage] = turns ? rounds(plan) : std::pair{1, 0};
+  setup.round = round;
+  setup.length = find_length(plan, options, samples, round, stage);
+  if (setup.clocked) check_frames(plan, setup.model, setup.length.epoch);
+  setup.rates = find_rates(options, setup.length.total);
+  setup.start = find_start(plan, options, setup);
+  setup.snapshot_every = snapshot_interval(options, setup);
+  if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
+  setup.recorded.resize(plan.workers.size());
+  if (options.cuda_graphs) set_recorded(setup, plan);
+  const EpochShape& epoch = setup.length.epoch;
+  check_batch_norm(plan, setup.model, epoch.size(epoch.count - 1));
+  return setup;
+}
+
+}  // namespace pp::run

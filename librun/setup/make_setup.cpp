@@ -1,0 +1,15 @@
+#include "librun/setup/make_setup.h"
+
+#include "libprofile/device/process.h"
+#include "libprofile/model/bindable.h"
+#include "librun/setup/check_setup.h"
+
+namespace pp::run {
+
+Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
+  Setup setup = check_setup(plan, options, profile::machine_devices(), placement);
+  model::check_bindable(setup.model);
+  return setup;
+}
+
+}  // namespace pp::run

@@ -1,0 +1,53 @@
+#include "librun/control/ledger.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/support/doctest.h"
+
+using namespace pp;
+using namespace pp::run;
+
+TEST_SUITE("librun/control/ledger") {
+  TEST_CASE("a step is complete when all updates are there; losses come in micro-batch order") {
+    Coordinator coordinator(2);
+    Ledger ledger(coordinator, {.micro_batches = 2, .updates = 2});
+    const auto start = Coordinator::Clock::now();
+    std::thread worker([&] {
+      ledger.loss(5, 1, 0.25, 1);
+      ledger.loss(5, 0, 0.75, 3);
+      ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(2), {Seconds(0.5), Bytes(30)});
+      ledger.updated(5, WorkerId{1}, start + std::chrono::seconds(1), {Seconds(0.25), Bytes(20), 1.5});
+    });
+    const auto patient = [] { return false; };
+    const std::optional<StepResult> result = ledger.await_step(5, 5, patient);
+    worker.join();
+    REQUIRE(result.has_value());
+    CHECK(result->losses == std::vector<double>{0.75, 0.25});
+    CHECK(result->end == start + std::chrono::seconds(2));
+    REQUIRE(result->workers.size() == 2);
+    CHECK(result->workers[0].busy.count() == 0);
+    CHECK(result->workers[1].busy.count() == 0.75);
+    CHECK(result->workers[1].peak == Bytes(30));
+    CHECK(result->workers[1].gradient_norm == 1.5);
+  }
+
+  TEST_CASE("a driver that sleeps for the last of some steps gets them all, one after the other") {
+    Coordinator coordinator(1);
+    Ledger ledger(coordinator, {.micro_batches = 1, .updates = 1, .steps = 4});
+    std::thread worker([&] {
+      for (Step step = 0; step < 3; ++step) {
+        ledger.loss(step, 0, static_cast<double>(step), 1);
+        ledger.updated(step, WorkerId{0}, {}, {});
+      }
+    });
+    for (Step step = 0; step < 3; ++step) {
+      const std::optional<StepResult> result = ledger.await_step(step, /*last=*/2, [] { return false; });
+      REQUIRE(result.has_value());
+      CHECK(result->losses == std::vector<double>{static_cast<double>(step)});
+    }
+    worker.join();
+  }
+}
