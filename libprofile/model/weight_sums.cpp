@@ -20,6 +20,20 @@ bool can_keep(const at::Tensor& gradient, const at::Tensor& weight) {
 /// [rows, ...] -> [rows, all others]
 at::Tensor by_row(const at::Tensor& sum) { return sum.view({sum.size(0), -1}); }
 
+/// Sums may be wider than the weights (float32 sums of half gradients). What is made or cast for them is of few
+/// rows at a time, so that it needs little memory: part(rows of `sum`, the first one, how many).
+template <class Part>
+void by_few_rows(const at::Tensor& sum, const Part& part) {
+  constexpr std::int64_t kElements = 1 << 16;
+  const std::int64_t rows = sum.size(0);
+  const std::int64_t most =
+      std::max<std::int64_t>(1, kElements * rows / std::max<std::int64_t>(1, sum.numel()));
+  for (std::int64_t first = 0; first < rows; first += most) {
+    const std::int64_t count = std::min(most, rows - first);
+    part(sum.narrow(0, first, count), first, count);
+  }
+}
+
 }  // namespace
 
 bool WeightSums::wants_any() const {
@@ -29,7 +43,11 @@ bool WeightSums::wants_any() const {
 void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
   if (!gradient.defined() || !wants(parameter)) return;
   at::Tensor& sum = sums_[parameter];
-  if (sum.defined()) {
+  if (sum.defined() && sum.dim() > 0 && sum.scalar_type() != gradient.scalar_type()) {
+    by_few_rows(sum, [&](const at::Tensor& rows, std::int64_t first, std::int64_t count) {
+      rows.add_(gradient.narrow(0, first, count));
+    });
+  } else if (sum.defined()) {
     sum.add_(gradient);
   } else if (places_.empty() && can_keep(gradient, weights_[parameter])) {
     sum = std::move(gradient);
@@ -41,7 +59,13 @@ void WeightSums::add(std::size_t parameter, at::Tensor gradient) {
 void WeightSums::add_product(std::size_t parameter, const at::Tensor& left, const at::Tensor& right) {
   if (!wants(parameter)) return;
   at::Tensor& sum = sums_[parameter];
-  if (sum.defined()) {
+  if (!places_.empty() && places_[parameter].scalar_type() != left.scalar_type()) {
+    const bool first_time = !std::exchange(sum, places_[parameter]).defined();
+    by_few_rows(by_row(sum), [&](const at::Tensor& rows, std::int64_t first, std::int64_t count) {
+      const at::Tensor product = at::mm(left.narrow(0, first, count), right);
+      first_time ? rows.copy_(product) : rows.add_(product);
+    });
+  } else if (sum.defined()) {
     by_row(sum).addmm_(left, right);
   } else {
     sum = place(parameter);

@@ -1,6 +1,9 @@
 #include "librun/checkpoint/model_tensors.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
@@ -16,6 +19,24 @@ namespace {
 }  // namespace
 
 std::string slot_name(const std::string& parameter, const std::string& slot) { return parameter + "." + slot; }
+
+std::string rows_name(const std::string& whole, const RowRange& rows) {
+  return whole + "[" + std::to_string(rows.first) + ":" + std::to_string(rows.end) + "]";
+}
+
+std::optional<RowsOf> parse_rows_name(std::string_view name) {
+  const std::size_t open = name.rfind('['), colon = name.rfind(':');
+  if (!name.ends_with(']') || open == std::string_view::npos || colon == std::string_view::npos || colon < open)
+    return std::nullopt;
+  RowsOf found{std::string(name.substr(0, open)), {}};
+  const auto read = [&](std::size_t begin, std::size_t end, std::int64_t& value) {
+    const auto [stop, fault] = std::from_chars(name.data() + begin, name.data() + end, value);
+    return fault == std::errc() && stop == name.data() + end;
+  };
+  if (!read(open + 1, colon, found.rows.first) || !read(colon + 1, name.size() - 1, found.rows.end))
+    return std::nullopt;
+  return found;
+}
 
 std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype) {
   std::vector<ModelTensor> tensors;
@@ -59,25 +80,71 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
   return missing;
 }
 
+namespace {
+
+using Entry = SafetensorsFile::Entry;
+/// Entries that have rows of one tensor, from the first row on.
+using RowEntries = std::vector<std::pair<RowRange, const Entry*>>;
+
+std::map<std::string, RowEntries> row_entries(const SafetensorsFile& file) {
+  std::map<std::string, RowEntries> all;
+  for (const Entry& entry : file.tensors()) {
+    if (const std::optional<RowsOf> found = parse_rows_name(entry.name))
+      all[found->whole].emplace_back(found->rows, &entry);
+  }
+  for (auto& [name, entries] : all)
+    std::ranges::sort(entries, {}, [](const auto& entry) { return entry.first.first; });
+  return all;
+}
+
+void check_state(const Entry& entry, const TensorType& wanted) {
+  if (entry.type == wanted) return;
+  refuse(entry.name, "is " + std::string(name_of(entry.type.dtype)) + " " + to_text(entry.type.shape) +
+                         ", the optimizer's state of " + std::string(name_of(wanted.dtype)) + " " +
+                         to_text(wanted.shape) + " is expected");
+}
+
+void check_rows(const std::string& name, const RowEntries& entries, const TensorType& whole) {
+  std::int64_t next = 0;
+  const std::int64_t rows = whole.shape.empty() ? 1 : whole.shape.front();
+  const auto refuse_from = [&](std::int64_t first) {
+    refuse(name, "row " + std::to_string(first) + " of " + std::to_string(rows) +
+                     " is missing or there twice; use a whole checkpoint");
+  };
+  for (const auto& [range, entry] : entries) {
+    if (range.first != next || range.end <= range.first || range.end > rows) refuse_from(next);
+    TensorType part = whole;
+    part.shape.front() = range.end - range.first;
+    check_state(*entry, part);
+    next = range.end;
+  }
+  if (next != rows) refuse_from(next);
+}
+
+}  // namespace
+
 bool has_optimizer_state(const SafetensorsFile& file, std::span<const ModelTensor> wanted,
                          std::span<const std::string> slots) {
+  const std::map<std::string, RowEntries> rows = row_entries(file);
   std::vector<std::string> missing;
   std::size_t found = 0;
   for (const ModelTensor& tensor : wanted) {
     for (std::size_t i = 0; tensor.trained && i < slots.size(); ++i) {
       const std::string name = slot_name(tensor.name, slots[i]);
       const SafetensorsFile::Entry* const state = file.find(name);
-      if (!state) {
+      const auto in_rows = rows.find(name);
+      if (!state && in_rows == rows.end()) {
         missing.push_back(name);
         continue;
       }
       ++found;
       const bool single = slots[i] == "step";
-      if (state->type.shape != (single ? Shape{} : tensor.type.shape) ||
-          state->type.dtype != (single ? DType::float32 : tensor.type.dtype))
-        refuse(name, "is " + std::string(name_of(state->type.dtype)) + " " + to_text(state->type.shape) +
-                         ", the optimizer's state of " + std::string(name_of(tensor.type.dtype)) + " " +
-                         to_text(tensor.type.shape) + " is expected");
+      const TensorType type{single ? Shape{} : tensor.type.shape, single ? DType::float32 : tensor.type.dtype};
+      if (state) {
+        check_state(*state, type);
+      } else {
+        check_rows(name, in_rows->second, type);
+      }
     }
   }
   if (found > 0 && !missing.empty())

@@ -1,9 +1,13 @@
 #include "librun/checkpoint/weights.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+
+#include <optional>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
+#include "librun/checkpoint/model_tensors.h"
 
 namespace pp::run {
 
@@ -26,6 +30,24 @@ std::vector<StoredTensor> stored(const NamedTensors& tensors) {
                        {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   return entries;
+}
+
+TensorsByName joined(NamedTensors tensors) {
+  TensorsByName all;
+  std::map<std::string, std::map<std::int64_t, at::Tensor>> parts;  // by first row
+  for (auto& [name, tensor] : tensors) {
+    if (const std::optional<RowsOf> found = parse_rows_name(name)) {
+      parts[found->whole].emplace(found->rows.first, std::move(tensor));
+    } else {
+      all.emplace(name, std::move(tensor));
+    }
+  }
+  for (auto& [name, rows] : parts) {
+    std::vector<at::Tensor> in_order;
+    for (auto& [first, tensor] : rows) in_order.push_back(std::move(tensor));
+    all.emplace(name, at::cat(in_order));
+  }
+  return all;
 }
 
 NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(const std::string&)>& wanted) {

@@ -21,6 +21,9 @@ using TensorsByName = std::map<std::string, at::Tensor, std::less<>>;
 /// given: neither stages nor replicas appear, so in model order every plan of one job writes the same bytes.
 std::vector<StoredTensor> stored(const NamedTensors& tensors);
 
+/// By name, rows of one tensor (rows_name()) joined to the whole.
+TensorsByName joined(NamedTensors tensors);
+
 /// All tensors, or those that `wanted` says yes to. Throws pp::Error (data).
 NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(const std::string&)>& wanted);
 NamedTensors read_weights(const std::filesystem::path& path);

@@ -58,7 +58,8 @@ std::optional<Snapshot> Snapshots::take() {
   const auto [step, last] = key;
   positions_.erase(positions_.begin(), positions_.find(step));
   Snapshot snapshot{step, positions_.at(step), last, std::exchange(entry.layers, {}), entry.pause};
-  std::ranges::sort(snapshot.layers, {}, &Stage::LayerState::layer);
+  std::ranges::sort(snapshot.layers, {},
+                    [](const Stage::LayerState& s) { return std::pair(s.layer, s.owner); });
   return snapshot;
 }
 

@@ -125,24 +125,59 @@ void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
              (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
 }
 
-// Every replica holds all of the state here, in the type of its weights; a layer is computed by one device.
+void check_tensor_groups(const plan::Plan& plan) {
+  if (plan.tensor_degree <= 1) return;
+  refuse(ErrorKind::usage, "the plan splits every layer over " + std::to_string(plan.tensor_degree) +
+                               " GPUs, which pp-run does not; plan from a profile of tensor degree 1, or take "
+                               "the plan elsewhere with pp-plan export");
+}
+
+// Replicas that divide the optimizer's state meet at the end of each update, so they update their stages in one
+// order.
+void check_shard(const plan::Plan& plan, bool together) {
+  if (plan.training.shard == plan::Shard::none) return;
+  if (!together) {
+    refuse(ErrorKind::usage, "the plan lets replicas share the optimizer's state, which schedule " +
+                                 plan.schedule.name +
+                                 " cannot: its replicas do not update together; plan with --shard none, or "
+                                 "with 1f1b");
+  }
+  for (const plan::Worker& worker : plan.workers) {
+    std::optional<StageId> before;
+    for (const plan::Op& op : worker.program.program) {
+      if (op.kind != plan::OpKind::update) continue;
+      if (before && op.stage < *before) {
+        refuse(ErrorKind::data, "worker " + std::to_string(number(worker.id)) + " updates stage " +
+                                    std::to_string(number(op.stage)) + " after stage " +
+                                    std::to_string(number(*before)) +
+                                    ": replicas that share the optimizer's state would wait for each other; "
+                                    "list updates by ascending stage, or plan with --shard none");
+      }
+      before = op.stage;
+    }
+  }
+}
+
+void check_master(const plan::Plan& plan, bool together) {
+  if (plan.training.precision != plan::Precision::mixed) return;
+  if (size_of(plan.training.dtype) != 2) {
+    refuse(ErrorKind::data, "/training/precision: mixed keeps a float32 master of half weights, and dtype is " +
+                                std::string(name_of(plan.training.dtype)) +
+                                "; profile the model with --dtype bfloat16");
+  }
+  if (!together) {
+    refuse(ErrorKind::usage,
+           "the plan is for half weights with a float32 master, which pp-run keeps with "
+           "synchronous schedules alone; plan with 1f1b, or with --precision plain");
+  }
+}
+
+// What the plan keeps beside the weights, for schedules whose stages have one version of them.
 void check_state(const plan::Plan& plan) {
-  if (plan.tensor_degree > 1) {
-    refuse(ErrorKind::usage,
-           "the plan splits every layer over " + std::to_string(plan.tensor_degree) +
-               " GPUs, which pp-run does not; plan from a profile of tensor degree 1, or take the plan "
-               "elsewhere with pp-plan export");
-  }
-  if (plan.training.shard != plan::Shard::none) {
-    refuse(ErrorKind::usage,
-           "the plan lets replicas share the optimizer's state, which pp-run does not; plan "
-           "with --shard none, or take the plan elsewhere with pp-plan export");
-  }
-  if (plan.training.precision == plan::Precision::mixed) {
-    refuse(ErrorKind::usage,
-           "the plan is for half weights with a float32 master, which pp-run does not keep; "
-           "plan with --precision plain, or take the plan elsewhere with pp-plan export");
-  }
+  const plan::ScheduleRow& row = plan::require_schedule(plan.schedule.name);
+  const bool together = row.synchronous && row.rules == plan::RuleSet::standard;
+  check_shard(plan, together);
+  check_master(plan, together);
 }
 
 // The copies are updated together, which a stream's stages are not.
@@ -181,6 +216,12 @@ std::int64_t set_data(Setup& setup, const RunOptions& options) {
 double bytes_in_memory(const Setup& setup, std::int64_t training) {
   if (setup.files) return setup.files->bytes_in_memory;
   return static_cast<double>(training + setup.test_samples) * synthetic_sample_bytes(setup.model.graph);
+}
+
+// Weights, gradients and the optimizer's state, in bytes per byte of weights: of half ones the others are
+// float32, the state with a master.
+double copies_of(const plan::Plan& plan, double state) {
+  return plan.training.precision == plan::Precision::mixed ? 1 + 2 + 2 * (1 + state) : 2 + state;
 }
 
 // The stage whose replicas decide how streams end, and the multiple that suits all of them.
@@ -288,6 +329,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_rules(options.rules, setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
+  check_tensor_groups(plan);
   check_state(plan);
   check_tied(plan, setup.streams);
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
@@ -304,7 +346,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_prediction(plan, optimizer);
   check_swapped(plan, setup.model, options, placement, optimizer.ratio);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
-                                      2 + optimizer.ratio, placement),
+                                      copies_of(plan, optimizer.ratio), placement),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

@@ -54,12 +54,15 @@ HostNeed least_host_memory(const plan::Plan& plan, const ResolvedModel& model, s
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::Stage& stage = plan.stages[s];
     const StageId stage_id{static_cast<int>(s)};
+    const bool divided = plan.training.shard == plan::Shard::optimizer;
+    const double held =
+        divided && need.trains ? 2 + (copies - 2) / static_cast<double>(stage.workers.size()) : copies;
     double state = 0;
     double largest = 0;
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
       if (std::ranges::count(stage.layers, model.graph.layers[l].name) == 0) continue;
       const ResolvedLayer& layer = model.layers[l];
-      state += parameters(layer, copies) * static_cast<double>(size_of(plan.training.dtype));
+      state += parameters(layer, held) * static_cast<double>(size_of(plan.training.dtype));
       for (const TensorType& output : layer.outputs)
         largest = std::max(largest, micro_batch * bytes(output, plan.training.dtype));
     }

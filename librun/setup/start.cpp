@@ -41,13 +41,17 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
   start.weights = files_of(found, kWeights);
   const std::vector<fs::path> optimizer = files_of(found, kOptimizer);
-  const std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
+  std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
+  const bool mixed = plan.training.precision == plan::Precision::mixed;
+  if (mixed) slots.emplace_back(kMaster);
   const SafetensorsFile weights(start.weights), state(optimizer);
   with_context(folder, [&] {
     check_identity(found.manifest.identity, now.identity);
     const std::vector<std::string> missing = missing_weights(weights, wanted, /*ignore_unknown=*/false);
     if (!missing.empty()) refuse(ErrorKind::data, "has no " + list_of(missing));
-    if (has_optimizer_state(state, wanted, slots)) start.optimizer = optimizer;
+    const bool there =
+        has_optimizer_state(state, mixed ? model_tensors(setup.model, DType::float32) : wanted, slots);
+    if (there) start.optimizer = optimizer;
   });
   check_position(found.folder, start.position.step, setup);
   if (const std::vector<std::string> other = differences(found.manifest, now); !other.empty())

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace pp::run {
@@ -71,6 +73,74 @@ std::vector<FlatLayout::Bucket> FlatLayout::buckets(std::int64_t least) const {
   }
   if (weight_size_ < gradient_size_) buckets.push_back({0, weight_size_, gradient_size_});
   return buckets;
+}
+
+namespace {
+
+/// Where the weights may be cut, ascending: elements from their beginning, and the row of which parameter
+/// begins there.
+struct Border {
+  std::int64_t offset = 0;
+  std::size_t parameter = 0;
+  std::int64_t row = 0;
+};
+
+std::int64_t rows_of(const FlatLayout::Parameter& parameter) {
+  return parameter.shape.empty() || parameter.length == 0 ? 1 : parameter.shape.front();
+}
+
+std::vector<Border> find_borders(const std::vector<FlatLayout::Parameter>& parameters) {
+  std::vector<Border> borders;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const FlatLayout::Parameter& parameter = parameters[p];
+    const std::int64_t rows = rows_of(parameter), row = std::max<std::int64_t>(1, parameter.length / rows);
+    const std::int64_t step = std::lcm(row, kNormBlock) / row;
+    for (std::int64_t first = 0; first < rows; first += step)
+      borders.push_back({parameter.offset() + first * row, p, first});
+  }
+  return borders;
+}
+
+}  // namespace
+
+std::vector<std::vector<FlatLayout::Piece>> FlatLayout::parts(std::size_t members) const {
+  const std::vector<Border> borders = find_borders(parameters_);
+  // The border nearest to each member's share of the elements; the first part begins with the weights.
+  std::vector<std::size_t> begins{0};
+  for (std::size_t m = 1; m < members; ++m) {
+    const std::int64_t wanted =
+        weight_size_ * static_cast<std::int64_t>(m) / static_cast<std::int64_t>(members);
+    const auto above = std::ranges::lower_bound(borders, wanted, {}, &Border::offset);
+    auto nearest = static_cast<std::size_t>(above - borders.begin());
+    const std::int64_t there = above == borders.end() ? weight_size_ : above->offset;
+    if (nearest > 0 && wanted - borders[nearest - 1].offset < there - wanted) --nearest;
+    begins.push_back(std::max(begins.back(), nearest));
+  }
+  begins.push_back(borders.size());
+  std::vector<std::vector<Piece>> parts(members);
+  for (std::size_t m = 0; m < members; ++m) {
+    for (std::size_t b = begins[m]; b < begins[m + 1]; ++b) {
+      const Border& border = borders[b];
+      const Parameter& parameter = parameters_[border.parameter];
+      const std::int64_t rows = rows_of(parameter);
+      const bool ends = b + 1 == borders.size() || borders[b + 1].parameter != border.parameter;
+      const std::int64_t end = ends ? rows : borders[b + 1].row;
+      const std::int64_t length = (end - border.row) * (parameter.length / rows);
+      if (!parts[m].empty() && parts[m].back().parameter == border.parameter) {
+        parts[m].back().end = end;
+        parts[m].back().length += length;
+      } else {
+        parts[m].push_back({border.parameter, border.row, end, border.offset, length});
+      }
+    }
+  }
+  return parts;
+}
+
+at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, const Piece& piece) {
+  const at::Tensor all = view(flat, parameter, parameter.offset());
+  return piece.end - piece.first == rows_of(parameter) ? all
+                                                       : all.narrow(0, piece.first, piece.end - piece.first);
 }
 
 at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libprofile/model/segment.h"
+#include "librun/stage/block_squares.h"
 
 namespace pp::run {
 
@@ -56,6 +57,20 @@ class FlatLayout {
   /// Parts of the gradient in the order in which a backward completes them, whole layers of at least so many
   /// elements; the last one may have fewer, and further uses of shared parameters are one of their own.
   std::vector<Bucket> buckets(std::int64_t least) const;
+
+  /// Rows [first, end) by the first dimension of a trained parameter, all of it where it is not cut.
+  struct Piece {
+    std::size_t parameter = 0;
+    std::int64_t first = 0, end = 0;
+    std::int64_t offset = 0, length = 0;  ///< elements of the weights
+    bool operator==(const Piece&) const = default;
+  };
+  /// The weights cut into one part for each member of a group, nearly equal ones: between parameters, or within
+  /// one between rows where that is a multiple of kNormBlock elements from its beginning. So a kernel's vectors
+  /// are those of whole parameters (model::Optimizer), no block of a norm is cut, and a piece is a tensor of
+  /// its own in either memory format. Parts may be empty.
+  std::vector<std::vector<Piece>> parts(std::size_t members) const;
+  static at::Tensor view(const at::Tensor& flat, const Parameter& parameter, const Piece& piece);
 
   /// A buffer with the values of `weights`, and that of the frozen ones; undefined where there are none.
   at::Tensor flattened(const model::Weights& weights) const;

@@ -1,17 +1,15 @@
 #include "librun/stage/stage.h"
 
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "librun/checkpoint/model_tensors.h"
-#include "librun/stage/host_memory.h"
+#include "librun/stage/block_squares.h"
 
 namespace pp::run {
 
@@ -20,10 +18,6 @@ namespace {
 std::optional<at::ScalarType> scalar_type(std::optional<Autocast> autocast) {
   if (!autocast) return std::nullopt;
   return *autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
-}
-
-Bytes bytes_of(const at::Tensor& tensor) {
-  return Bytes(tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0);
 }
 
 }  // namespace
@@ -38,7 +32,9 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
                 options.stages, options.index, options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
-      sums_(segment_.empty_gradients()) {
+      sums_(segment_.empty_gradients()),
+      parts_(layout_.parts(options.owners)),
+      owner_(options.owner) {
   segment_.use(std::move(options.kernels));
   if (options.recorded)
     recorded_.emplace(segment_, std::move(options.recorded->kinds), options.recorded->payer);
@@ -46,16 +42,20 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
   if (layout_.parameters().empty() || !optimizer_) return;
   if (!options.rules.empty()) {
     std::vector<model::WeightRule> rules;
-    for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
-      const std::string name = name_of(parameter);
+    for (const FlatLayout::Piece& piece : own()) {
+      const std::string name = name_of(layout_.parameters()[piece.parameter]);
       rules.push_back({options.rules.rate_factor(name), options.rules.decays(name)});
     }
     optimizer_->set_rules(std::move(rules));
   }
-  gradient_ = at::zeros({layout_.gradient_size()}, versions_.newest_flat().options());
+  const auto like = versions_.newest_flat().options();
+  gradient_ = at::zeros({layout_.gradient_size()}, options.master ? like.dtype(at::kFloat) : like);
+  if (options.master) {
+    for (const at::Tensor& weight : own_of(versions_.newest_flat())) masters_.push_back(weight.to(at::kFloat));
+  }
   sums_.places = sums_.layers;
+  update_gradients_ = own_of(gradient_);
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
-    update_gradients_.push_back(place(parameter, parameter.uses.front()));
     for (const FlatLayout::Use& use : parameter.uses)
       sums_.places[use.layer][use.index] = place(parameter, use);
   }
@@ -245,19 +245,22 @@ void Stage::fold_uses() {
 std::vector<Stage::SquareNorm> Stage::square_norms() {
   fold_uses();
   std::vector<SquareNorm> norms;
-  std::vector<at::Tensor> on_device;
-  for (const FlatLayout::Parameter& parameter : layout_.parameters()) {
+  std::vector<at::Tensor> gradients;
+  std::vector<bool> whole;
+  for (std::size_t i = 0; i < own().size(); ++i) {
+    const FlatLayout::Piece& piece = own()[i];
+    const FlatLayout::Parameter& parameter = layout_.parameters()[piece.parameter];
     const FlatLayout::Use& use = parameter.uses.front();
     const int layer = segment_.layers()[use.layer];
     if (model_.layers[static_cast<std::size_t>(layer)].weights_layer != layer) continue;  // a copy
-    norms.push_back({layer, use.index, 0});
-    on_device.push_back(at::linalg_vector_norm(sum(use), 2, at::OptionalIntArrayRef{}, false, at::kDouble));
+    norms.push_back({layer, use.index, (piece.offset - parameter.offset()) / kNormBlock, {}});
+    gradients.push_back(update_gradients_[i]);
+    whole.push_back(piece.length == parameter.length);
   }
-  if (norms.empty()) return norms;
-  const at::Tensor all = at::stack(on_device).cpu();
+  std::vector<std::vector<double>> squares = block_squares(gradients);
   for (std::size_t i = 0; i < norms.size(); ++i) {
-    const double norm = all.const_data_ptr<double>()[i];
-    norms[i].square = norm * norm;
+    const std::vector<double>& blocks = squares[i];
+    norms[i].squares = whole[i] ? std::vector{std::accumulate(blocks.begin(), blocks.end(), 0.0)} : blocks;
   }
   return norms;
 }
@@ -270,10 +273,61 @@ void Stage::scale_gradient(double factor) {
 void Stage::update(std::int64_t step, double learning_rate) {
   fold_uses();
   const auto [weights, before] = versions_.begin_update(step);
-  if (!weights.empty()) optimizer_->step(weights, update_gradients_, learning_rate, before);
+  if (shares_state() || !masters_.empty()) {
+    if (!before.empty()) throw Error(ErrorKind::internal, "owners of state, and masters, keep no versions");
+    const std::vector<at::Tensor> mine = own_of(versions_.newest_flat());
+    if (!mine.empty()) optimizer_->step(masters_.empty() ? mine : masters_, update_gradients_, learning_rate);
+    for (std::size_t i = 0; i < masters_.size(); ++i) mine[i].copy_(masters_[i]);
+  } else if (!weights.empty()) {
+    optimizer_->step(weights, update_gradients_, learning_rate, before);
+  }
   for (const FlatLayout::Parameter& parameter : layout_.parameters()) sum(parameter.uses.front()).reset();
   commit_statistics();
   end_step();
+}
+
+std::vector<at::Tensor> Stage::own_of(const at::Tensor& flat) const {
+  std::vector<at::Tensor> tensors;
+  for (const FlatLayout::Piece& piece : own())
+    tensors.push_back(FlatLayout::view(flat, layout_.parameters()[piece.parameter], piece));
+  return tensors;
+}
+
+std::vector<Slice> Stage::weight_slices() const {
+  std::vector<Slice> slices;
+  for (std::size_t owner = 0; shares_state() && owner < parts_.size(); ++owner) {
+    if (parts_[owner].empty()) continue;
+    const FlatLayout::Piece& last = parts_[owner].back();
+    slices.push_back({owner, parts_[owner].front().offset, last.offset + last.length});
+  }
+  return slices;
+}
+
+// Further uses of a parameter go to the owners of the same elements.
+std::vector<Slice> Stage::gradient_slices() const {
+  std::vector<Slice> slices = weight_slices();
+  for (std::size_t owner = 0; shares_state() && owner < parts_.size(); ++owner) {
+    for (const FlatLayout::Piece& piece : parts_[owner]) {
+      const FlatLayout::Parameter& parameter = layout_.parameters()[piece.parameter];
+      for (const FlatLayout::Use& use : std::span(parameter.uses).subspan(1)) {
+        const std::int64_t begin = use.offset + piece.offset - parameter.offset();
+        slices.push_back({owner, begin, begin + piece.length});
+      }
+    }
+  }
+  return slices;
+}
+
+std::vector<Slice> Stage::tied_slices(int owner) const {
+  const std::vector<Slice> all = gradient_slices();
+  std::vector<Slice> slices;
+  for_each_use(owner, [&](const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) {
+    for (Slice slice : slices_within(all, use.offset, use.offset + parameter.length)) {
+      slice.begin += use.offset, slice.end += use.offset;
+      slices.push_back(slice);
+    }
+  });
+  return slices;
 }
 
 FlatTensors Stage::update_gradient() {
@@ -329,122 +383,6 @@ model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator, 
   context.buffers = buffers_;
   context.dtype = dtype_;
   return segment_.forward(versions_.newest_shared(), inputs, context);
-}
-
-void Stage::hold(Hold what) {
-  hold_ = what;
-  for (const at::Tensor& flat : {versions_.newest_flat(), versions_.frozen_flat()})
-    set_memory(flat, what != Hold::nothing);
-  for (const auto& layer : buffers_) {
-    for (const at::Tensor& buffer : layer) set_memory(buffer, what != Hold::nothing);
-  }
-  set_memory(gradient_, what == Hold::training);
-  if (!optimizer_) return;
-  for (const model::OptimizerSlot& slot : optimizer_->state()) {
-    for (const at::Tensor& tensor : slot.tensors) set_memory(tensor, what == Hold::training);
-  }
-}
-
-std::vector<at::Tensor> Stage::swapped() const {
-  std::vector<at::Tensor> tensors;
-  if (hold_ == Hold::nothing) return tensors;
-  for (const at::Tensor& flat : {versions_.newest_flat(), versions_.frozen_flat()}) {
-    if (flat.defined()) tensors.push_back(flat);
-  }
-  for (const auto& layer : buffers_) tensors.insert(tensors.end(), layer.begin(), layer.end());
-  if (hold_ == Hold::weights || !optimizer_) return tensors;
-  for (const model::OptimizerSlot& slot : optimizer_->state())
-    tensors.insert(tensors.end(), slot.tensors.begin(), slot.tensors.end());
-  return tensors;
-}
-
-StageBytes Stage::bytes() const {
-  StageBytes bytes;
-  if (hold_ == Hold::nothing) return bytes;
-  bytes.weights = versions_.bytes_of_one() + bytes_of(versions_.frozen_flat());
-  bytes.versions = versions_.bytes_of_one() * (version_count() - 1);
-  if (hold_ == Hold::weights) return bytes;
-  bytes.gradients = bytes_of(gradient_);
-  for (const model::OptimizerSlot& slot : optimizer_->state()) {
-    for (const at::Tensor& tensor : slot.tensors) bytes.optimizer += bytes_of(tensor);
-  }
-  return bytes;
-}
-
-// A shared parameter has the name of the layer that owns it, which may be in another stage.
-std::string Stage::name_of(const FlatLayout::Parameter& parameter) const {
-  const FlatLayout::Use& use = parameter.uses.front();
-  const auto layer = static_cast<std::size_t>(segment_.layers()[use.layer]);
-  return parameter_name(model_, model_.layers[layer].weights_layer, use.index);
-}
-
-std::vector<Stage::LayerState> Stage::snapshot() const {
-  const auto copy = [](const at::Tensor& tensor) {
-    return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true,
-                              at::MemoryFormat::Contiguous);
-  };
-  std::vector<LayerState> layers;
-  for (const int layer : segment_.layers()) layers.push_back({layer});
-  const auto is_owner = [&](const LayerState& state) {  // else its parameters are copies
-    return model_.layers[static_cast<std::size_t>(state.layer)].weights_layer == state.layer;
-  };
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::vector<at::Tensor>& weights = versions_.newest().layers[i];
-    for (std::size_t p = 0; is_owner(layers[i]) && p < weights.size(); ++p)
-      layers[i].tensors.emplace_back(parameter_name(model_, layers[i].layer, p), copy(weights[p]));
-  }
-  for (std::size_t p = 0; p < layout_.parameters().size(); ++p) {
-    LayerState& state = layers[layout_.parameters()[p].uses.front().layer];
-    for (const model::OptimizerSlot& slot : optimizer_->state()) {
-      if (is_owner(state))
-        state.optimizer.emplace_back(slot_name(name_of(layout_.parameters()[p]), slot.name),
-                                     copy(slot.tensors[p]));
-    }
-  }
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    for (std::size_t b = 0; b < buffers_[i].size(); ++b)
-      layers[i].tensors.emplace_back(buffer_name(model_, layers[i].layer, b), copy(buffers_[i][b]));
-  }
-  return layers;
-}
-
-void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer) {
-  const std::span<const at::Tensor> weights = versions_.newest_parameters();
-  std::vector<model::OptimizerSlot> slots;
-  if (optimizer_) {
-    for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
-  }
-  const auto read = [&](const std::string& name, const at::Tensor& weight) {
-    if (const auto found = tensors.find(name); found != tensors.end()) weight.copy_(found->second);
-  };
-  for (std::size_t p = 0; p < layout_.frozen().size(); ++p)
-    read(name_of(layout_.frozen()[p]), versions_.frozen_parameters()[p]);
-  for (std::size_t p = 0; p < weights.size(); ++p) {
-    const std::string name = name_of(layout_.parameters()[p]);
-    read(name, weights[p]);
-    for (model::OptimizerSlot& slot : slots) {
-      const auto found = optimizer.find(slot_name(name, slot.name));
-      if (found == optimizer.end()) continue;
-      const at::Tensor& stored = found->second;
-      slot.tensors.push_back(stored.to(weights[p].device(), stored.scalar_type(), /*non_blocking=*/false,
-                                       /*copy=*/true, model::memory_format(segment_.format(), stored.dim())));
-    }
-  }
-  for (const model::OptimizerSlot& slot : slots) {
-    if (slot.tensors.size() == slots.front().tensors.size() &&
-        (slot.tensors.empty() || slot.tensors.size() == weights.size()))
-      continue;
-    throw Error(ErrorKind::data, "the optimizer's state \"" + slot.name + "\" is there for " +
-                                     std::to_string(slot.tensors.size()) + " of " +
-                                     std::to_string(weights.size()) + " parameters; use a whole checkpoint");
-  }
-  if (!slots.empty() && !slots.front().tensors.empty()) optimizer_->set_state(std::move(slots));
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
-      const auto found = tensors.find(buffer_name(model_, segment_.layers()[i], b));
-      if (found != tensors.end()) buffers_[i][b].copy_(found->second);
-    }
-  }
 }
 
 }  // namespace pp::run

@@ -24,6 +24,7 @@
 #include "librun/stage/flights.h"
 #include "librun/stage/recorded_passes.h"
 #include "librun/stage/weight_versions.h"
+#include "librun/transport/slices.h"
 
 namespace pp::run {
 
@@ -51,6 +52,12 @@ struct StageOptions {
     profile::MemoryAccount payer;
   };
   std::optional<Recorded> recorded = {};
+  /// Weights are of a half type; gradients, the optimizer's state and a copy of the weights that it steps on,
+  /// the master, are float32 (plan::Precision::mixed). Only with policy flush.
+  bool master = false;
+  /// The replicas among which the optimizer's state is divided (plan::Shard::optimizer), and which of them this
+  /// is. One: it is not. Only with policy flush.
+  std::size_t owners = 1, owner = 0;
 };
 
 /// What a pass keeps of its forward: graphs, or only the tensors that came from other stages, for a
@@ -125,12 +132,13 @@ class Stage {
   UseGradients tied_gradients(int owner) const;
   /// Replaces them by their sums over all uses.
   void set_tied_gradients(int owner, const std::map<std::size_t, at::Tensor>& sums);
-  /// Of each parameter that belongs to a layer of this stage: model-wide layer, index, square of the norm of
-  /// its gradient, all uses added, in float64. No backward of the step is left.
+  /// Of each parameter that belongs to a layer of this stage, as far as this owner has it: model-wide layer,
+  /// index, square of the norm of its gradient, all uses added, in float64. No backward of the step is left.
   struct SquareNorm {
     int layer;
     std::size_t index;
-    double square;
+    std::int64_t first_block;     ///< in the parameter
+    std::vector<double> squares;  ///< by block (block_squares.h); of a whole parameter their sum alone
   };
   std::vector<SquareNorm> square_norms();
   /// Multiplies what the update applies.
@@ -139,6 +147,14 @@ class Stage {
   /// commit of the statistics in micro-batch order. Uses of a shared parameter are added in ascending layer
   /// order; a parameter without a gradient gets zero.
   void update(std::int64_t step, double learning_rate);
+
+  /// Where replicas divide the optimizer's state: whose is what of the gradient, of the weights, and of the
+  /// gradients of what layer `owner` shares with layers of this stage. Empty where they do not. Before an
+  /// update a replica needs the sums of its own slices; the update changes its own weights alone, and `spread`
+  /// gives everybody all of them.
+  std::vector<Slice> gradient_slices() const;
+  std::vector<Slice> weight_slices() const;
+  std::vector<Slice> tied_slices(int owner) const;
 
   /// In place of update(): gradients and statistics are dropped, nothing else changes.
   void drop_update();
@@ -181,9 +197,12 @@ class Stage {
   /// that it owns and its buffers, and what the optimizer has of its parameters. Nothing is in flight.
   struct LayerState {
     int layer;                    ///< model-wide
+    std::size_t owner = 0;        ///< of the optimizer's state
     NamedTensors tensors = {};    ///< `conv1.weight`
     NamedTensors optimizer = {};  ///< `conv1.weight.exp_avg`
   };
+  /// Replicas that divide the optimizer's state hand in the rows that they own, `conv1.weight.exp_avg[16:32]`
+  /// where that is not all; the first of them the rest.
   std::vector<LayerState> snapshot() const;
   /// Goes on from such tensors, wherever they come from; what is not among them stays as it is. Before the
   /// first forward.
@@ -202,6 +221,10 @@ class Stage {
     return FlatLayout::view(gradient_, parameter, use.offset);
   }
   model::PassContext training_context(const model::RandomKey& key, at::Generator& generator) const;
+  bool shares_state() const { return parts_.size() > 1; }
+  const std::vector<FlatLayout::Piece>& own() const { return parts_[owner_]; }
+  /// What the optimizer works on of a vector with the places of weights: this owner's pieces.
+  std::vector<at::Tensor> own_of(const at::Tensor& flat) const;
   at::Tensor& sum(const FlatLayout::Use& use) { return sums_.layers[use.layer][use.index]; }
   /// visit(parameter, use) for every use of parameters that layer `owner` has.
   template <class Visit>
@@ -220,13 +243,16 @@ class Stage {
   at::ScalarType dtype_;
   FlatLayout layout_;
   WeightVersions versions_;
-  std::optional<std::int64_t> shared_by_;            ///< step whose forwards share a prediction
-  std::vector<std::vector<at::Tensor>> buffers_;     ///< per layer of the segment
-  std::vector<std::vector<BatchNorm>> batch_norms_;  ///< likewise
-  at::Tensor gradient_;                              ///< flat
-  model::Gradients sums_;                            ///< views of it, as far as something was added
-  std::vector<at::Tensor> update_gradients_;         ///< views of it: what the optimizer reads, per parameter
-  std::optional<RecordedPasses> recorded_;           ///< none: passes are not recorded
+  std::optional<std::int64_t> shared_by_;              ///< step whose forwards share a prediction
+  std::vector<std::vector<at::Tensor>> buffers_;       ///< per layer of the segment
+  std::vector<std::vector<BatchNorm>> batch_norms_;    ///< likewise
+  at::Tensor gradient_;                                ///< flat
+  model::Gradients sums_;                              ///< views of it, as far as something was added
+  std::vector<at::Tensor> update_gradients_;           ///< views of it: what the optimizer reads, per piece
+  std::vector<std::vector<FlatLayout::Piece>> parts_;  ///< of the weights, per owner of the optimizer's state
+  std::size_t owner_ = 0;                              ///< this one
+  std::vector<at::Tensor> masters_;         ///< float32, per piece; empty: the optimizer steps on the weights
+  std::optional<RecordedPasses> recorded_;  ///< none: passes are not recorded
   Flights<Flight> flights_;
   Hold hold_ = Hold::training;
   Statistics statistics_;

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "libprofile/core/units.h"
 #include "librun/threads/coordinator.h"
+#include "librun/transport/slices.h"
 
 namespace pp::run {
 
@@ -44,6 +46,19 @@ class Collectives {
   virtual bool overlaps(std::size_t group) const = 0;
   /// Begins the same sum, of a defined vector.
   virtual std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) = 0;
+
+  /// A reduce-scatter: each slice's owner has the same sum of it, in place, the same bits; what else the
+  /// vectors hold is lost. `slices` are the same for all members and do not overlap; of a defined vector.
+  /// Returns as sum() does. A member sends every element that another one owns once.
+  virtual Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                         std::span<const Slice> slices) = 0;
+  /// Begins the same, where the group overlaps().
+  virtual std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                                                   std::span<const Slice> slices) = 0;
+  /// An all-gather: everybody's vector has each slice as its owner has it. Returns the seconds of this worker's
+  /// own copies. An owner sends its slices to every other member.
+  virtual Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
+                         std::span<const Slice> slices) = 0;
 
   /// Calls `use` with what every member brings, in their order; complete, read-only, and only there.
   virtual void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <utility>
+#include <vector>
 
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
@@ -26,15 +27,45 @@ class FastSum final : public PendingSum {
   std::unique_ptr<DeviceGroup::Mark> mark_;
 };
 
-// Each member adds one slice of all vectors, in the order of the members, and gives it to the others. A group's
-// calls have one order for all members, so nobody hands out before it must.
+at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
+  return flat.narrow(0, slice.begin, slice.length());
+}
+
+// Each slice from its owner to all others.
+std::unique_ptr<DeviceGroup::Mark> hand_out(DeviceGroup& group, const at::Tensor& flat,
+                                            std::span<const Slice> slices) {
+  group.together([&] {
+    for (const Slice& slice : slices) {
+      const auto owner = static_cast<int>(slice.owner);
+      if (owner != group.me()) group.receive(owner, part_of(flat, slice));
+      for (int i = 0; owner == group.me() && i < group.size(); ++i) {
+        if (i != owner) group.send(i, part_of(flat, slice));
+      }
+    }
+  });
+  return group.mark();
+}
+
+// Each member adds its slices of all vectors, in the order of the members, and may give them to the others. A
+// group's calls have one order for all members, so nobody hands out before it must.
 class DirectSum final : public PendingSum {
  public:
-  DirectSum(DeviceGroup& group, const at::Tensor& mine)
-      : group_(group), flat_(mine.view(-1)), theirs_(static_cast<std::size_t>(group.size())) {
-    for (int i = 0; i < group.size(); ++i)
-      theirs_[static_cast<std::size_t>(i)] = i == group.me() ? slice(i) : at::empty_like(slice(group.me()));
-    exchange([&](int i) { give_and_take(i, slice(i), theirs_[static_cast<std::size_t>(i)]); });
+  enum class HandOut { yes, no };
+
+  DirectSum(DeviceGroup& group, const at::Tensor& mine, std::vector<Slice> slices, HandOut hand_out)
+      : group_(group), flat_(mine.view(-1)), slices_(std::move(slices)), hands_out_(hand_out == HandOut::yes) {
+    std::erase_if(slices_, [](const Slice& slice) { return slice.length() == 0; });
+    group_.together([&] {
+      for (const Slice& slice : slices_) {
+        const auto owner = static_cast<int>(slice.owner);
+        if (owner == group_.me()) {
+          receive_all(slice);
+        } else {
+          group_.send(owner, part_of(flat_, slice));
+        }
+      }
+    });
+    mark_ = group_.mark();
   }
 
   bool advance() override { return false; }
@@ -44,41 +75,35 @@ class DirectSum final : public PendingSum {
     mark_->hold_back();
     profile::wait_for(flat_.device());
     const auto start = Coordinator::Clock::now();
-    for (std::size_t i = 1; i < theirs_.size(); ++i) theirs_[0].add_(theirs_[i]);
-    const at::Tensor own = slice(group_.me());
-    if (group_.me() != 0) own.copy_(theirs_[0]);
+    for (std::vector<at::Tensor>& theirs : theirs_) {
+      for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
+      if (group_.me() != 0) theirs[static_cast<std::size_t>(group_.me())].copy_(theirs[0]);
+    }
     profile::wait_for(flat_.device());
     const Seconds elapsed = Coordinator::Clock::now() - start;
-    exchange([&](int i) { give_and_take(i, own, slice(i)); });
+    if (hands_out_) mark_ = hand_out(group_, flat_, slices_);
     return elapsed;
   }
 
   void finish() override { mark_->hold_back(); }
 
  private:
-  at::Tensor slice(int member) const {
-    const std::int64_t first = member * flat_.numel() / group_.size();
-    return flat_.narrow(0, first, (member + 1) * flat_.numel() / group_.size() - first);
-  }
-
-  template <class WithOther>
-  void exchange(WithOther&& with_other) {
-    group_.together([&] {
-      for (int i = 0; i < group_.size(); ++i) {
-        if (i != group_.me()) with_other(i);
-      }
-    });
-    mark_ = group_.mark();
-  }
-
-  void give_and_take(int other, const at::Tensor& mine, const at::Tensor& theirs) {
-    if (mine.numel() > 0) group_.send(other, mine);
-    if (theirs.numel() > 0) group_.receive(other, theirs);
+  /// Of a slice of this member's.
+  void receive_all(const Slice& slice) {
+    std::vector<at::Tensor>& theirs = theirs_.emplace_back(static_cast<std::size_t>(group_.size()));
+    const at::Tensor own = part_of(flat_, slice);
+    for (int i = 0; i < group_.size(); ++i) {
+      at::Tensor& one = theirs[static_cast<std::size_t>(i)];
+      one = i == group_.me() ? own : at::empty_like(own);
+      if (i != group_.me()) group_.receive(i, one);
+    }
   }
 
   DeviceGroup& group_;
   at::Tensor flat_;
-  std::vector<at::Tensor> theirs_;  ///< this member's slice of every vector
+  std::vector<Slice> slices_;
+  bool hands_out_;
+  std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
   std::unique_ptr<DeviceGroup::Mark> mark_;
 };
 
@@ -102,7 +127,33 @@ class DirectCollectives final : public Collectives {
     if (!groups_[group]) return other_->begin_sum(group, me, mine);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     if (fast_) return std::make_unique<FastSum>(*groups_[group], mine);
-    return std::make_unique<DirectSum>(*groups_[group], mine);
+    return std::make_unique<DirectSum>(
+        *groups_[group], mine, equal_slices(mine.numel(), static_cast<std::size_t>(groups_[group]->size())),
+        DirectSum::HandOut::yes);
+  }
+
+  Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    if (!groups_[group]) return other_->reduce(group, me, mine, slices);
+    const std::unique_ptr<PendingSum> sum = begin_reduce(group, me, mine, slices);
+    const Seconds elapsed = sum->add();
+    sum->finish();
+    return elapsed;
+  }
+
+  std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                                           std::span<const Slice> slices) override {
+    if (!groups_[group]) return other_->begin_reduce(group, me, mine, slices);
+    const profile::ChargeMemory charged{profile::MemoryAccount()};
+    return std::make_unique<DirectSum>(*groups_[group], mine, std::vector(slices.begin(), slices.end()),
+                                       DirectSum::HandOut::no);
+  }
+
+  Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    if (!groups_[group]) return other_->spread(group, me, mine, slices);
+    hand_out(*groups_[group], mine, slices)->hold_back();
+    return Seconds(0);
   }
 
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,

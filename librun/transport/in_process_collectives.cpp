@@ -34,22 +34,43 @@ class InProcessCollectives : public Collectives {
   }
 
   Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
-    Meeting& meeting = *meetings_[group];
-    const std::size_t place = meeting.place_of(me);
-    meeting.parts[place] = {mine};
-    meeting.barrier.arrive_and_wait(me, kWaiting);
-    const auto start = Coordinator::Clock::now();
-    if (mine.defined()) add_slice(meeting.parts, place);
-    const Seconds elapsed = Coordinator::Clock::now() - start;
-    meeting.barrier.arrive_and_wait(me, kWaiting);
-    meeting.parts[place].clear();
-    return elapsed;
+    return together(group, me, mine, [&](const Parts& parts, std::size_t place) {
+      if (!mine.defined()) return;
+      add_slice(parts, equal_slices(mine.numel(), parts.size())[place], Towards::all);
+    });
+  }
+
+  Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    return together(group, me, mine, [&](const Parts& parts, std::size_t place) {
+      for (const Slice& slice : slices) {
+        if (slice.owner == place) add_slice(parts, slice, Towards::owner);
+      }
+    });
+  }
+
+  Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    return together(group, me, mine, [&](const Parts& parts, std::size_t place) {
+      for (const Slice& slice : slices) {
+        if (slice.owner == place) continue;
+        const auto part = [&](const at::Tensor& vector) {
+          return vector.narrow(0, slice.begin, slice.length());
+        };
+        part(mine).copy_(profile::brought_to(mine.device(), part(parts[slice.owner].front())));
+      }
+      profile::wait_for(mine.device());
+    });
   }
 
   // There is nobody to add beside the members.
   bool overlaps(std::size_t) const override { return false; }
   std::unique_ptr<PendingSum> begin_sum(std::size_t, WorkerId, const at::Tensor&) override {
     throw Error(ErrorKind::internal, "a sum within a process is begun");
+  }
+  std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                                           std::span<const Slice>) override {
+    return begin_sum(group, me, mine);
   }
 
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
@@ -64,14 +85,29 @@ class InProcessCollectives : public Collectives {
   }
 
  private:
-  /// Into every member's vector: nobody else touches this slice.
-  static void add_slice(const Parts& parts, std::size_t place) {
-    const at::Tensor& vector = parts.front().front();
-    const auto count = static_cast<std::int64_t>(parts.size()), me = static_cast<std::int64_t>(place);
-    const std::int64_t begin = me * vector.numel() / count, end = (me + 1) * vector.numel() / count;
-    const std::int64_t most = piece_length(vector.device(), end - begin);
-    for (std::int64_t first = begin; first < end; first += most)
-      add_piece(parts, place, first, std::min(most, end - first));
+  /// Whose vectors get a slice's sum.
+  enum class Towards { all, owner };
+
+  /// Between two meetings of all members; returns the seconds of `work(parts, place)`.
+  template <class Work>
+  Seconds together(std::size_t group, WorkerId me, const at::Tensor& mine, Work&& work) {
+    Meeting& meeting = *meetings_[group];
+    const std::size_t place = meeting.place_of(me);
+    meeting.parts[place] = {mine};
+    meeting.barrier.arrive_and_wait(me, kWaiting);
+    const auto start = Coordinator::Clock::now();
+    work(std::as_const(meeting.parts), place);
+    const Seconds elapsed = Coordinator::Clock::now() - start;
+    meeting.barrier.arrive_and_wait(me, kWaiting);
+    meeting.parts[place].clear();
+    return elapsed;
+  }
+
+  /// Nobody else touches this slice of any vector.
+  static void add_slice(const Parts& parts, const Slice& slice, Towards towards) {
+    const std::int64_t most = piece_length(parts.front().front().device(), slice.length());
+    for (std::int64_t first = slice.begin; first < slice.end; first += most)
+      add_piece(parts, {slice.owner, first, std::min(first + most, slice.end)}, towards);
     for (const std::vector<at::Tensor>& part : parts) profile::wait_for(part.front().device());
   }
 
@@ -82,13 +118,15 @@ class InProcessCollectives : public Collectives {
   }
 
   /// On the device of the slice's owner, so that every device adds its slice and no link carries all of them.
-  static void add_piece(const Parts& parts, std::size_t owner, std::int64_t first, std::int64_t length) {
-    const auto piece = [&](std::size_t i) { return parts[i].front().narrow(0, first, length); };
-    const at::Device device = parts[owner].front().device();
+  static void add_piece(const Parts& parts, const Slice& slice, Towards towards) {
+    const auto piece = [&](std::size_t i) { return parts[i].front().narrow(0, slice.begin, slice.length()); };
+    const at::Device device = parts[slice.owner].front().device();
     at::Tensor sum = profile::brought_to(device, piece(0));  // itself where it is there already
     for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(profile::brought_to(device, piece(i)));
     const bool in_place = parts.front().front().device() == device;
-    for (std::size_t i = in_place ? 1 : 0; i < parts.size(); ++i) piece(i).copy_(sum);
+    for (std::size_t i = in_place ? 1 : 0; i < parts.size(); ++i) {
+      if (towards == Towards::all || i == slice.owner) piece(i).copy_(sum);
+    }
   }
 
   std::vector<std::unique_ptr<Meeting>> meetings_;

@@ -55,6 +55,27 @@ class RankCollectives final : public Collectives {
     return begin_slice_sum(coordinator_, view(group, me), mine);
   }
 
+  Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    if (within(groups_[group])) return local_->reduce(group, me, mine, slices);
+    const std::unique_ptr<PendingSum> sum = begin_reduce(group, me, mine, slices);
+    const Seconds elapsed = sum->add();
+    sum->finish();
+    return elapsed;
+  }
+
+  std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
+                                           std::span<const Slice> slices) override {
+    return begin_slice_reduce(coordinator_, view(group, me), mine, slices);
+  }
+
+  Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
+                 std::span<const Slice> slices) override {
+    if (within(groups_[group])) return local_->spread(group, me, mine, slices);
+    spread_slices(coordinator_, view(group, me), mine, slices);
+    return Seconds(0);
+  }
+
   void gather(std::size_t group, WorkerId me, std::vector<at::Tensor> mine,
               const std::function<void(const Parts&)>& use) override {
     if (within(groups_[group])) return local_->gather(group, me, std::move(mine), use);

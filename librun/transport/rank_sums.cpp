@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <utility>
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
@@ -10,6 +11,26 @@
 namespace pp::run {
 
 namespace {
+
+constexpr auto kWaiting = "the other workers of an all-reduce";
+
+at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
+  return flat.narrow(0, slice.begin, slice.length());
+}
+
+// Each slice from its owner to all others.
+void hand_out(const GroupView& view, Bundle& messages, const at::Tensor& flat, std::span<const Slice> slices) {
+  for (const Slice& slice : slices) {
+    if (slice.owner != view.me())
+      messages.add(view.receive(slice.owner, bytes_of(part_of(flat, slice)), GroupView::Round::second));
+  }
+  for (const Slice& slice : slices) {
+    if (slice.owner != view.me()) continue;
+    view.for_each_other([&](std::size_t i) {
+      messages.add(view.send(i, bytes_of(part_of(flat, slice)), GroupView::Round::second));
+    });
+  }
+}
 
 // Of what is on its way.
 class SumOnHost : public PendingSum {
@@ -27,7 +48,7 @@ class SumOnHost : public PendingSum {
  protected:
   void await() {
     coordinator_.poll(
-        view_.worker(), [&] { return messages_.done(); }, [] { return "the other workers of an all-reduce"; });
+        view_.worker(), [&] { return messages_.done(); }, [] { return kWaiting; });
   }
 
   const GroupView view_;
@@ -38,16 +59,22 @@ class SumOnHost : public PendingSum {
 
 class SliceSum final : public SumOnHost {
  public:
-  SliceSum(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine)
-      : SumOnHost(coordinator, view, mine), flat_(host_.view(-1)), theirs_(view.size()) {
-    theirs_[view.me()] = slice(view.me());
-    view.for_each_other([&](std::size_t i) {
-      theirs_[i] = at::empty_like(slice(view.me()));
-      messages_.keep(theirs_[i]);
-      messages_.add(view.receive(i, bytes_of(theirs_[i]), GroupView::Round::first));
-    });
-    view.for_each_other(
-        [&](std::size_t i) { messages_.add(view.send(i, bytes_of(slice(i)), GroupView::Round::first)); });
+  enum class HandOut { yes, no };
+
+  SliceSum(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine, std::vector<Slice> slices,
+           HandOut hand_out)
+      : SumOnHost(coordinator, view, mine),
+        flat_(host_.view(-1)),
+        slices_(std::move(slices)),
+        hands_out_(hand_out == HandOut::yes) {
+    std::erase_if(slices_, [](const Slice& slice) { return slice.length() == 0; });
+    for (const Slice& slice : slices_) {
+      if (slice.owner == view_.me()) receive_all(slice);
+    }
+    for (const Slice& slice : slices_) {
+      if (slice.owner != view_.me())
+        messages_.add(view_.send(slice.owner, bytes_of(part(slice)), GroupView::Round::first));
+    }
   }
 
   bool advance() override {
@@ -62,29 +89,36 @@ class SliceSum final : public SumOnHost {
   }
 
  private:
-  at::Tensor slice(std::size_t place) const {
-    const auto i = static_cast<std::int64_t>(place), count = static_cast<std::int64_t>(view_.size());
-    const std::int64_t first = i * flat_.numel() / count;
-    return flat_.narrow(0, first, (i + 1) * flat_.numel() / count - first);
+  at::Tensor part(const Slice& slice) const { return part_of(flat_, slice); }
+
+  /// Of a slice of this member's.
+  void receive_all(const Slice& slice) {
+    std::vector<at::Tensor>& theirs = theirs_.emplace_back(view_.size());
+    theirs[view_.me()] = part(slice);
+    view_.for_each_other([&](std::size_t i) {
+      theirs[i] = at::empty_like(part(slice));
+      messages_.keep(theirs[i]);
+      messages_.add(view_.receive(i, bytes_of(theirs[i]), GroupView::Round::first));
+    });
   }
 
   Seconds add_and_hand_out() {
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     const auto start = Coordinator::Clock::now();
-    for (std::size_t i = 1; i < theirs_.size(); ++i) theirs_[0].add_(theirs_[i]);
-    const at::Tensor own = slice(view_.me());
-    if (view_.me() != 0) own.copy_(theirs_[0]);
+    for (std::vector<at::Tensor>& theirs : theirs_) {
+      for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
+      if (view_.me() != 0) theirs[view_.me()].copy_(theirs[0]);
+    }
     const Seconds elapsed = Coordinator::Clock::now() - start;
-    view_.for_each_other(
-        [&](std::size_t i) { messages_.add(view_.receive(i, bytes_of(slice(i)), GroupView::Round::second)); });
-    view_.for_each_other(
-        [&](std::size_t i) { messages_.add(view_.send(i, bytes_of(own), GroupView::Round::second)); });
+    if (hands_out_) hand_out(view_, messages_, flat_, slices_);
     added_ = true;
     return elapsed;
   }
 
   at::Tensor flat_;
-  std::vector<at::Tensor> theirs_;  ///< this member's slice of every vector
+  std::vector<Slice> slices_;
+  bool hands_out_;
+  std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
   bool added_ = false;
 };
 
@@ -109,7 +143,27 @@ class LibrarySum final : public SumOnHost {
 std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const GroupView& view,
                                             const at::Tensor& mine) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
-  return std::make_unique<SliceSum>(coordinator, view, mine);
+  return std::make_unique<SliceSum>(coordinator, view, mine, equal_slices(mine.numel(), view.size()),
+                                    SliceSum::HandOut::yes);
+}
+
+std::unique_ptr<PendingSum> begin_slice_reduce(Coordinator& coordinator, const GroupView& view,
+                                               const at::Tensor& mine, std::span<const Slice> slices) {
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
+  return std::make_unique<SliceSum>(coordinator, view, mine, std::vector(slices.begin(), slices.end()),
+                                    SliceSum::HandOut::no);
+}
+
+void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine,
+                   std::span<const Slice> slices) {
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
+  const at::Tensor host = profile::brought_to_host(mine);
+  Bundle messages;
+  messages.keep(host);
+  hand_out(view, messages, host, slices);
+  coordinator.poll(
+      view.worker(), [&] { return messages.done(); }, [] { return kWaiting; });
+  if (!host.is_same(mine)) mine.copy_(host, /*non_blocking=*/true);
 }
 
 std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const GroupView& view, int library,

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 
 #include "librun/transport/collectives.h"
 #include "librun/transport/group_view.h"
@@ -14,6 +15,12 @@ namespace pp::run {
 /// others, so that a member sends 2(q-1)/q of its bytes. A vector on a GPU goes by way of the host.
 std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const GroupView& view,
                                             const at::Tensor& mine);
+/// The first half of it, for such slices: the sums stay with their owners.
+std::unique_ptr<PendingSum> begin_slice_reduce(Coordinator& coordinator, const GroupView& view,
+                                               const at::Tensor& mine, std::span<const Slice> slices);
+/// The second half: blocks until `mine` has every slice as its owner has it.
+void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine,
+                   std::span<const Slice> slices);
 /// By the library's group of this number, as it likes to add; float32 or float64.
 std::unique_ptr<PendingSum> begin_library_sum(Coordinator& coordinator, const GroupView& view, int library,
                                               const at::Tensor& mine);

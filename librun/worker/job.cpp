@@ -179,10 +179,7 @@ std::shared_ptr<const InitialState> read_initial(const Setup& setup, const plan:
   if (setup.start.weights.empty()) return nullptr;
   const std::set<std::string> here = tensors_here(setup, plan, layers);
   const auto read = [](const std::vector<std::filesystem::path>& parts, const auto& wanted) {
-    TensorsByName tensors;
-    for (auto& [name, tensor] : read_weights(SafetensorsFile(parts), wanted))
-      tensors.emplace(name, std::move(tensor));
-    return tensors;
+    return joined(read_weights(SafetensorsFile(parts), wanted));
   };
   // `conv1.weight.exp_avg`
   const auto owner = [](const std::string& slot) { return slot.substr(0, slot.rfind('.')); };

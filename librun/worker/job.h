@@ -60,6 +60,11 @@ struct Job {
   std::size_t replica_group(StageId stage) const { return index(stage); }
   std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
   bool here(WorkerId worker) const { return setup.placement.here(worker); }
+  /// Whether the stage's replicas divide the optimizer's state.
+  bool shares_state(StageId stage) const {
+    return !inference && plan.training.shard == plan::Shard::optimizer &&
+           plan.stages[index(stage)].workers.size() > 1;
+  }
   /// Replicas train around a server, which stands on the rank of the first one.
   bool served() const;
   int server_rank() const { return setup.placement.of(plan.stages.front().workers.front()); }

@@ -17,7 +17,8 @@ namespace pp::run {
 /// order.
 class OverlappedSum final : public model::LayerObserver {
  public:
-  /// `share`: what the gradient is multiplied by before.
+  /// `share`: what the gradient is multiplied by before. Where replicas divide the optimizer's state each gets
+  /// the sum of its own slices alone (Stage::gradient_slices).
   OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage, double share = 1);
 
   void begin(int, Phase) override {}
@@ -35,6 +36,7 @@ class OverlappedSum final : public model::LayerObserver {
   WorkerId me_;
   Stage& stage_;
   double share_;
+  std::vector<Slice> slices_;             ///< none: everybody gets the whole sum
   std::vector<FlatLayout::Bucket> left_;  ///< the next one last
   std::vector<std::unique_ptr<PendingSum>> begun_;
 };

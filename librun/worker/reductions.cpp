@@ -1,11 +1,13 @@
 // What a worker does together with others before an update: gradients of replicas and of shared weights, sums
 // of batch norm.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -87,12 +89,30 @@ void Worker::all_reduce(const Operation& operation, Stage& stage) {
     const double share = share_of_round(operation);
     if (share != 1 && gradient.defined()) gradient.mul_(share);
     await_finish();
-    elapsed = job_.collectives->sum(job_.replica_group(operation.op.stage), id_, gradient);
+    const std::size_t group = job_.replica_group(operation.op.stage);
+    const std::vector<Slice> slices = stage.gradient_slices();
+    elapsed = slices.empty() ? job_.collectives->sum(group, id_, gradient)
+                             : job_.collectives->reduce(group, id_, gradient, slices);
   }
+  elapsed += spread_tied(operation.op.stage, stage);
   if (stage.has_statistics()) reduce_statistics(operation.op.stage, stage);
   const Time end = await_finish();
   log_->end(end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
   note_peak();
+}
+
+// Where replicas divide the optimizer's state they need the whole sums of what other stages have copies of, to
+// bring it to these.
+Seconds Worker::spread_tied(StageId id, Stage& stage) {
+  Seconds elapsed{};
+  for (std::size_t tied = 0; tied < job_.plan.tied.size(); ++tied) {
+    if (std::ranges::count(job_.plan.tied[tied].stages, id) == 0) continue;
+    const std::vector<Slice> slices = stage.tied_slices(job_.tied_owner(tied));
+    if (slices.empty()) continue;
+    await_finish();
+    elapsed += job_.collectives->spread(job_.replica_group(id), id_, stage.complete_gradient(), slices);
+  }
+  return elapsed;
 }
 
 // Where every mini-batch has an update of its own, each replica brings the gradient of one; the update of the
@@ -179,27 +199,36 @@ void Worker::tied_all_reduce(const Operation& operation) {
 }
 
 // Square norms of the whole gradient's parameters by (layer, index), and losses that are not finite by
-// (kLoss, micro-batch), as all workers bring them.
+// (kLoss, micro-batch), as all workers bring them. Of a parameter that several owners have each brings its
+// blocks; all are added from the first one on.
 std::map<std::pair<std::int64_t, std::int64_t>, Worker::Norm> Worker::gather_norms() {
   log_->flush();
   const std::optional<int> infinite = log_->take_infinite_loss();
   Labelled mine;
   for (auto& [id, stage] : stages_) {
     if (stage.segment().has_loss() && infinite)
-      mine.add({kLoss, *infinite, number(id)}, at::full({}, 0, at::kDouble));
-    if (job_.plan.stages[index(id)].workers.front() != id_) continue;  // replicas have the same gradient
+      mine.add({kLoss, *infinite, number(id), 0}, at::zeros({1}, at::kDouble));
+    if (job_.plan.stages[index(id)].workers.front() != id_ && !job_.shares_state(id))
+      continue;  // replicas have the same gradient
     for (const Stage::SquareNorm& norm : stage.square_norms())
-      mine.add({norm.layer, static_cast<std::int64_t>(norm.index), number(id)},
-               at::full({}, norm.square, at::kDouble));
+      mine.add({norm.layer, static_cast<std::int64_t>(norm.index), number(id), norm.first_block},
+               at::tensor(norm.squares, at::kDouble));
   }
-  std::map<std::pair<std::int64_t, std::int64_t>, Norm> norms;
+  std::map<std::array<std::int64_t, 3>, std::pair<int, at::Tensor>> blocks;  // by layer, index, first block
   job_.collectives->gather(job_.everybody(), id_, std::move(mine).take(), [&](const Collectives::Parts& parts) {
     for (const std::vector<at::Tensor>& part : parts) {
       Labelled::read(part, [&](const Labelled::Label& label, const at::Tensor& tensor) {
-        norms[{label[0], label[1]}] = {static_cast<int>(label[2]), tensor.item<double>()};
+        blocks[{label[0], label[1], label[3]}] = {static_cast<int>(label[2]), tensor.clone()};
       });
     }
   });
+  std::map<std::pair<std::int64_t, std::int64_t>, Norm> norms;
+  for (const auto& [key, part] : blocks) {
+    const auto& [stage, squares] = part;
+    Norm& norm = norms.try_emplace({key[0], key[1]}, Norm{stage, 0}).first->second;
+    const auto* const values = squares.const_data_ptr<double>();
+    norm.square = std::accumulate(values, values + squares.numel(), norm.square);
+  }
   return norms;
 }
 

@@ -138,7 +138,7 @@ void Worker::snapshot(const Command& command) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
   std::vector<Stage::LayerState> layers;
   for (auto& [id, stage] : stages_) {
-    if (!hands_in(id)) continue;
+    if (!hands_in(id) && !job_.shares_state(id)) continue;
     std::ranges::move(snapshot_of(id, stage), std::back_inserter(layers));
   }
   job_.snapshots.add(command.step, command.last, std::move(layers), await_finish() - begin);
@@ -207,6 +207,12 @@ void Worker::make_stage(std::size_t s) {
     options.rules = job_.options.rules;
     options.policy = job_.plan.schedule.weight_policy;
     options.per_update = job_.plan.training.micro_batches;
+    options.master = job_.plan.training.precision == plan::Precision::mixed;
+    if (job_.shares_state(id)) {
+      const std::vector<WorkerId>& replicas = job_.plan.stages[s].workers;
+      options.owners = replicas.size();
+      options.owner = static_cast<std::size_t>(std::ranges::find(replicas, id_) - replicas.begin());
+    }
     const auto& recorded = job_.setup.recorded[index(id_)];
     if (recorded.contains(id)) options.recorded = {recorded.at(id), memory_};
   }
@@ -357,6 +363,7 @@ void Worker::update(const Operation& operation, Stage& stage) {
   if (meets && std::exchange(settled_, operation.step) != operation.step) settle(operation.step);
   LoggedOp& op = log_->begin(operation);
   op.updates = true;
+  const Time begin = Coordinator::Clock::now();
   op.gradient_norm = std::exchange(gradient_norm_, std::nullopt);
   op.not_finite = refused_;
   if (replica_) {
@@ -367,8 +374,24 @@ void Worker::update(const Operation& operation, Stage& stage) {
   } else {
     stage.drop_update();
   }
-  end_operation();
+  if (refused_.empty() && job_.shares_state(operation.op.stage)) {
+    spread_weights(operation, stage, begin);
+  } else {
+    end_operation();
+  }
   if (next_op_ != plan::Op{plan::OpKind::evict, operation.op.stage}) write_back(operation.op.stage, stage);
+}
+
+// What this replica copies counts as its work, waiting for the others does not.
+void Worker::spread_weights(const Operation& operation, Stage& stage, Time begin) {
+  Seconds elapsed = await_finish() - begin;
+  if (const std::vector<Slice> slices = stage.weight_slices(); !slices.empty()) {
+    const std::size_t group = job_.replica_group(operation.op.stage);
+    elapsed += job_.collectives->spread(group, id_, stage.flat_weights(), slices);
+  }
+  const Time end = await_finish();
+  log_->end(end - std::chrono::duration_cast<Coordinator::Clock::duration>(elapsed), end);
+  note_peak();
 }
 
 // Replicas that take turns of steps share an update: its rate is that of the first one's step.

@@ -91,9 +91,13 @@ class Worker {
   LossWeight loss_weight(const Operation& operation) {
     return loss_weights_.of(operation, context_.range.epoch_first, *context_.feed);
   }
+  /// What the stage shares with others is summed whole. Returns the seconds of this worker's own copies.
+  Seconds spread_tied(StageId id, Stage& stage);
   void reduce_statistics(StageId id, Stage& stage);
   void tied_all_reduce(const Operation& operation);
   void update(const Operation& operation, Stage& stage);
+  /// Behind an update of this replica's part of the weights, which began then.
+  void spread_weights(const Operation& operation, Stage& stage, Time begin);
   // Where weights are swapped (swaps.cpp).
   void load(const Operation& operation, Stage& stage);
   void evict(const Operation& operation, Stage& stage);

@@ -190,6 +190,31 @@ TEST_SUITE("apps/ranks") {
     }
   }
 
+  // fc1 of 64 rows is cut (librun/stage/shards_test.cpp), by ranks as by threads.
+  TEST_CASE(
+      "replicas on ranks share the optimizer's state: the weights of whole states, resumed by threads, too") {
+    if (without_mpi()) return;
+    PlanSpec spec{.model = test::skip_mlp(64),
+                  .cuts = {2},
+                  .replicas = {1, 3},
+                  .mini_batch = 12,
+                  .optimizer = pp::plan::OptimizerName::adamw};
+    const RankFolder whole(spec);
+    spec.shard = pp::plan::Shard::optimizer;
+    const RankFolder folder(spec);
+    const auto ok = [](const Outcome& outcome) {
+      CAPTURE(outcome.err);
+      REQUIRE(outcome.code == 0);
+    };
+    ok(whole.alone({"--steps", "6", "--clip-norm", "0.5", "--save-weights", "alone"}));
+    ok(folder.on(4, {"--steps", "6", "--clip-norm", "0.5", "--save-weights", "ranks"}));
+    ok(folder.on(4, {"--steps", "3", "--clip-norm", "0.5", "--checkpoint", "ck"}));
+    ok(folder.alone({"--steps", "6", "--clip-norm", "0.5", "--resume", "ck", "--save-weights", "resumed"}));
+    const std::string expected = pp::read_file(whole.path() / "alone");
+    CHECK(pp::read_file(folder.path() / "ranks") == expected);
+    CHECK(pp::read_file(folder.path() / "resumed") == expected);
+  }
+
   TEST_CASE("one rank speaks: the placement, one summary, one report") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <functional>
+#include <iterator>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/build.h"
@@ -140,6 +143,29 @@ TEST_SUITE("librun/check") {
             o.momentum = 0;
           }) == "--nesterov: needs a momentum above 0, found 0; leave one of the two out");
     CHECK(refused(adagrad, [](auto& o) { o.epsilon = 1e-6; }) == "accepted");
+  }
+
+  TEST_CASE("the optimizer's state is divided where replicas update together, in one order") {
+    plan::Plan plan = make_plan({.model = test::dropout_mlp(),
+                                 .cuts = {3},
+                                 .replicas = {2, 2},
+                                 .schedule = "pipedream",
+                                 .micro_batches = 1,
+                                 .shard = plan::Shard::optimizer});
+    CHECK(
+        refusal(plan, synthetic()).first ==
+        "the plan lets replicas share the optimizer's state, which schedule pipedream cannot: its replicas do "
+        "not update together; plan with --shard none, or with 1f1b");
+    plan = make_plan(
+        {.model = test::dropout_mlp(), .cuts = {3}, .schedule = "chimera", .shard = plan::Shard::optimizer});
+    CHECK(refusal(plan, synthetic()).first == "accepted");
+    plan::Program& program = plan.workers[1].program.program;
+    const auto first = std::ranges::find(program, plan::OpKind::update, &plan::Op::kind);
+    std::swap(*first, *std::next(first));
+    CHECK(
+        refusal(plan, synthetic()).first ==
+        "worker 1 updates stage 0 after stage 1: replicas that share the optimizer's state would wait for each "
+        "other; list updates by ascending stage, or plan with --shard none");
   }
 
   TEST_CASE("what needs all gradients of a step at once is refused with asynchronous schedules") {

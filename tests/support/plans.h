@@ -21,6 +21,8 @@ struct PlanSpec {
   pp::DType dtype = pp::DType::float32;
   pp::MemoryFormat memory_format = pp::MemoryFormat::contiguous;
   pp::plan::OptimizerName optimizer = pp::plan::OptimizerName::sgd;
+  pp::plan::Shard shard = pp::plan::Shard::none;
+  pp::plan::Precision precision = pp::plan::Precision::plain;
   std::optional<pp::plan::WeightPolicy> policy{};  ///< none: the schedule's own
   std::vector<pp::plan::Recompute> recompute{};    ///< R per stage, or one for all; empty: none
   std::vector<std::string> rerun_layers{};         ///< layers that run again inside the backward of their stage
@@ -57,6 +59,8 @@ inline pp::plan::Plan make_plan(const PlanSpec& spec) {
   plan.training.dtype = spec.dtype;
   plan.training.memory_format = spec.memory_format;
   plan.training.optimizer = spec.optimizer;
+  plan.training.shard = spec.shard;
+  plan.training.precision = spec.precision;
   const plan::ScheduleRow& row = plan::require_schedule(spec.schedule);
   plan::ScheduleRequest request;
   request.name = spec.schedule;

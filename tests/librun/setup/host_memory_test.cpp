@@ -45,6 +45,11 @@ TEST_SUITE("librun/setup/host_memory") {
     CHECK(stages.activations == 2 * 512);
   }
 
+  // Of two replicas each holds weights, gradients and half of the momentum: 2.5 times 33280 bytes.
+  TEST_CASE("replicas that divide the optimizer's state hold a part of it each") {
+    CHECK(need_of({.replicas = {2}, .shard = plan::Shard::optimizer}).state == 2 * 2.5 * 33280);
+  }
+
   // Two stages on ranks 0 and 1: half the state; the data twice where both ranks are on this host.
   TEST_CASE("of several ranks those on this host count") {
     PlanSpec spec{.model = test::sample_profile(std::vector<double>(4, 1.0)).model, .cuts = {2}};
