@@ -229,7 +229,8 @@ class CandidateCollector {
   }
 
   SearchLimits limits_of(const PlanCase& one) const {
-    return {slowest(one), known_.far, near(one, one.search, OnList::no), result_.bound, depth_};
+    const double enough = one.space.aligned ? 0 : result_.bound;  // of those whole_bound() is the bound
+    return {slowest(one), known_.far, near(one, one.search, OnList::no), enough, depth_};
   }
 
   /// Of thousands of devices, where a search takes long, only what may come near the best of equal replicas.
