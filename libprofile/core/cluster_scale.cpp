@@ -15,13 +15,14 @@ bool alike(const Device& a, const Device& b) {
   return a.kind == b.kind && a.memory == b.memory && a.speed == b.speed && a.cores.size() == b.cores.size();
 }
 
-Device joined(const Device& first, std::span<const Device> members) {
+/// `whole_nodes`: the group is made of them.
+Device joined(const Device& first, std::span<const Device> members, bool whole_nodes) {
   Device device = first;
   for (const Device& member : members) {
-    if (member.node != first.node) {
+    if (!whole_nodes && member.node != first.node) {
       refuse("tensor groups: devices " + std::to_string(number(first.id)) + " and " +
              std::to_string(number(member.id)) + " stand on different nodes (" + first.node + ", " +
-             member.node + "); a group is of devices of one node");
+             member.node + "); a group is of devices of one node, or of whole nodes");
     }
     device.memory = std::min(device.memory, member.memory);
     device.speed = std::min(device.speed, member.speed);
@@ -35,7 +36,7 @@ void share_cards(std::vector<Level>& levels, int degree) {
   const int behind_one = std::min(degree, inner.devices / inner.cards);
   for (std::size_t i = 1; i < levels.size(); ++i)
     levels[i].bandwidth = BytesPerSecond(levels[i].bandwidth.value / behind_one);
-  inner.cards = std::min(inner.cards, inner.devices / degree);
+  inner.cards = std::clamp(inner.devices / degree, 1, inner.cards);
 }
 
 }  // namespace
@@ -87,15 +88,18 @@ Cluster with_tensor_groups(const Cluster& cluster, int degree) {
   if (degree == 1) return cluster;
   const int count = static_cast<int>(cluster.devices.size());
   const int size = cluster.levels.empty() ? count : std::min(count, cluster.levels.front().devices);
-  if (size % degree != 0 || count % degree != 0) {
-    refuse("tensor groups of " + std::to_string(degree) + " do not divide the " + std::to_string(size) +
-           " devices that the innermost level joins; profile with a degree that divides them");
+  const bool whole = degree > size && degree % size == 0;  // groups of the innermost level
+  if ((size % degree != 0 && !whole) || count % degree != 0) {
+    refuse("tensor groups of " + std::to_string(degree) + " do not divide the " +
+           std::to_string(whole ? count : size) + " devices that " +
+           (whole ? "the cluster has" : "the innermost level joins") +
+           "; profile with a degree that divides them");
   }
   Cluster result = cluster;
   result.devices.clear();
   for (int first = 0; first < count; first += degree) {
     Device device =
-        joined(cluster.devices[at(first)], std::span(cluster.devices).subspan(at(first), at(degree)));
+        joined(cluster.devices[at(first)], std::span(cluster.devices).subspan(at(first), at(degree)), whole);
     device.id = DeviceId{first / degree};
     result.devices.push_back(std::move(device));
   }
@@ -105,8 +109,8 @@ Cluster with_tensor_groups(const Cluster& cluster, int degree) {
     level.devices = std::max(1, level.devices / degree);
     level.all_reduce.reset();
   }
-  if (result.levels.size() > 1 && result.levels.front().devices == 1)
-    result.levels.erase(result.levels.begin());  // each node is a group
+  while (result.levels.size() > 1 && result.levels.front().devices == 1)
+    result.levels.erase(result.levels.begin());  // each node, or each of several, is a group
   return result;
 }
 

@@ -14,12 +14,12 @@ Cluster with_nodes(const Cluster& cluster, int nodes);
 /// The same cluster without levels that join a single group of the level inside them.
 Cluster without_single_groups(Cluster cluster);
 
-/// Each device of the result is `degree` neighbours of one group of the innermost level, which compute every
-/// layer together. Memory is that of one member, the slowest speed counts. What a group sends to another, or
-/// adds up with it, goes from member to member side by side, each part over the links of its own member; where
-/// several members sit behind one network card they share its bandwidth. Measured all-reduces are left out:
-/// they are of another number of devices. Throws pp::Error (usage) where the size of the innermost groups is no
-/// multiple of `degree`.
+/// Each device of the result is `degree` neighbours of one group of the innermost level, or so many of these
+/// groups as make `degree` devices, which compute every layer together. Memory is that of one member, the
+/// slowest speed counts. What a group sends to another, or adds up with it, goes from member to member side by
+/// side, each part over the links of its own member; where several members sit behind one network card they
+/// share its bandwidth. Measured all-reduces are left out: they are of another number of devices. Throws
+/// pp::Error (usage) where the innermost groups neither divide into such neighbours nor make them up.
 Cluster with_tensor_groups(const Cluster& cluster, int degree);
 
 }  // namespace pp

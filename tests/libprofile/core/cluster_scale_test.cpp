@@ -110,16 +110,28 @@ TEST_CASE("a group of a whole node leaves the links between nodes") {
   CHECK(cluster_from_json(to_json(grouped)) == grouped);
 }
 
+TEST_CASE("a group of two whole nodes sends by all their cards") {
+  // Four nodes of eight: two groups of sixteen, whose members each have a card of 50 GB/s, or an eighth of one.
+  const Cluster grouped = with_tensor_groups(machine(4, 8), 16);
+  CHECK(sizes(grouped) == std::vector{2});
+  CHECK(grouped.devices[1].node == "c");
+  CHECK(grouped.levels[0].bandwidth.value == 5e10);
+  CHECK(with_tensor_groups(machine(4, 1), 16).levels[0].bandwidth.value == 6.25e9);
+  CHECK(cluster_from_json(to_json(grouped)) == grouped);
+}
+
 TEST_CASE("groups that do not divide a node are refused with both numbers") {
   CHECK(refusal([] { with_tensor_groups(machine(2, 8), 3); }) ==
         "tensor groups of 3 do not divide the 8 devices that the innermost level joins; profile with a degree "
         "that divides them");
-  CHECK(
-      refusal([] { with_tensor_groups(machine(2, 8), 16); }).starts_with("tensor groups of 16 do not divide"));
+  CHECK(refusal([] { with_tensor_groups(machine(3, 8), 16); }) ==
+        "tensor groups of 16 do not divide the 24 devices that the cluster has; profile with a degree that "
+        "divides them");
   Cluster split = flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), {}, {});
   split.devices[1].node = "b";
   CHECK(refusal([&] { with_tensor_groups(split, 2); }) ==
-        "tensor groups: devices 0 and 1 stand on different nodes (, b); a group is of devices of one node");
+        "tensor groups: devices 0 and 1 stand on different nodes (, b); a group is of devices of one node, or "
+        "of whole nodes");
 }
 
 TEST_CASE("every machine to start from is read, of one node or of sixteen") {
