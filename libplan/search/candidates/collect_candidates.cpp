@@ -216,13 +216,14 @@ class CandidateCollector {
                           &other_orders_.try_emplace({rivals, search}, kInfinity).first->second})
       *least = std::min(*least, objective);
   }
-  /// The largest objective that is worth a search. Small models are searched in full: objectives are not steps.
+  /// The largest objective that is worth a search. Small models are searched in full, and schedules that place
+  /// their stages at every micro-batch count: objectives are not steps.
   double near(const PlanCase& one, int search, OnList on_list) const {
     double most = kInfinity;
     if (small_) return most;
     const Rivals rivals = rivals_of(one, on_list);
-    if (const auto least = known_.objectives.find(rivals); least != known_.objectives.end())
-      most = kNear * least->second;
+    const auto least_of_all = known_.objectives.find(rivals);
+    if (search != kPlaced && least_of_all != known_.objectives.end()) most = kNear * least_of_all->second;
     if (const auto least = other_orders_.find({rivals, search}); least != other_orders_.end())
       most = std::min(most, (1 - kRounding) * least->second);
     return most;

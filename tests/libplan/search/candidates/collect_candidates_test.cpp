@@ -2,6 +2,8 @@
 #include "libplan/search/candidates/collect_candidates.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "libplan/request/effort.h"
 #include "libplan/request/request.h"
@@ -82,6 +84,32 @@ TEST_CASE(
               .finalists.empty());
   }
   CHECK(fewer > 0);  // or nothing was left out
+}
+
+// Their objectives are those of a straight pipeline, so that they rank stages and not numbers of micro-batches.
+TEST_CASE("schedules that place their stages are searched whatever objectives are known") {
+  test::Random random(46);
+  constexpr int kLayers = 20, kDevices = 32;
+  REQUIRE_FALSE(is_small(kLayers, kDevices));
+  const Profile profile = drawn_profile(random, kLayers);
+  const Cluster cluster = test::make_cluster(kDevices, 0);
+  PlanRequest request;
+  request.mini_batch = 64;
+  request.schedule = "interleaved";
+  const PlanGraph graph = planned_graph(profile, request);
+  const auto estimates = [&](const Known& known) {
+    std::vector<std::pair<int, double>> found;
+    for (const Finalist& finalist :
+         collect_candidates(profile, cluster, graph, request, known, Depth::plain, DownSets::leave_out)
+             .finalists)
+      found.emplace_back(finalist.micro_batches, finalist.estimate);
+    return found;
+  };
+  Known known;
+  for (const bool same : {false, true})
+    known.objectives[{.schedule = &require_schedule("interleaved"), .equal_replicas = same}] = 1e-9;
+  CHECK(!estimates({}).empty());
+  CHECK(estimates(known) == estimates({}));
 }
 
 }  // namespace pp::plan
