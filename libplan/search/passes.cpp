@@ -73,7 +73,6 @@ class Passes {
     Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, known(),
                                          Depth::plain, all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
-    objectives_ = std::move(found.objectives);
     shortlist_.add(std::move(found.finalists));
     if (all) outcome_.bound = found.bound;  // which no part of the machine undercuts
     outcome_.bound = std::min(outcome_.bound, found.placed_bound);
@@ -117,7 +116,7 @@ class Passes {
     shortlist_.add(std::move(found.finalists));
   }
 
-  Known known() const { return {shortlist_.steps(), shortlist_.far(), objectives_}; }
+  Known known() const { return {shortlist_.steps(), shortlist_.far()}; }
   bool stopped() const { return cut_short_ || shortlist_.cut_short(); }
 
   SearchOutcome outcome() {
@@ -142,7 +141,6 @@ class Passes {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   Shortlist shortlist_;
-  Objectives objectives_;
   SearchOutcome outcome_{.bound = kInfinity};
   std::optional<Error> refusal_;
   bool only_placed_ = true;

@@ -42,6 +42,15 @@ struct Searched {
   std::vector<OrderedCandidate> ordered;
 };
 
+/// Searches whose objectives compare: of one schedule with one way to save memory, over equal replicas or any,
+/// on devices that are alike or on lists of them.
+struct Rivals {
+  const ScheduleRow* schedule = nullptr;
+  RecomputeMode recompute = RecomputeMode::never;
+  bool sharded = false, equal_replicas = false, on_list = false;
+  auto operator<=>(const Rivals&) const = default;
+};
+
 class CandidateCollector {
  public:
   CandidateCollector(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
@@ -84,7 +93,6 @@ class CandidateCollector {
     result_.batches = static_cast<int>(batches_.size());
     result_.placed_schedules = static_cast<int>(placed_.size());
     result_.exact = equal_places_ && !result_.equal_replicas;
-    result_.objectives = std::move(known_.objectives);
     return std::move(result_);
   }
 
@@ -212,7 +220,7 @@ class CandidateCollector {
   void include(double objective, const PlanCase& one, int search, OnList on_list) {
     if (depth_ != Depth::plain) return;
     const Rivals rivals = rivals_of(one, on_list);
-    for (double* least : {&known_.objectives.try_emplace(rivals, kInfinity).first->second,
+    for (double* least : {&objectives_.try_emplace(rivals, kInfinity).first->second,
                           &other_orders_.try_emplace({rivals, search}, kInfinity).first->second})
       *least = std::min(*least, objective);
   }
@@ -222,8 +230,8 @@ class CandidateCollector {
     double most = kInfinity;
     if (small_) return most;
     const Rivals rivals = rivals_of(one, on_list);
-    const auto least_of_all = known_.objectives.find(rivals);
-    if (search != kPlaced && least_of_all != known_.objectives.end()) most = kNear * least_of_all->second;
+    const auto least_of_all = objectives_.find(rivals);
+    if (search != kPlaced && least_of_all != objectives_.end()) most = kNear * least_of_all->second;
     if (const auto least = other_orders_.find({rivals, search}); least != other_orders_.end())
       most = std::min(most, (1 - kRounding) * least->second);
     return most;
@@ -238,7 +246,7 @@ class CandidateCollector {
   double slowest_placed(const PlanCase& one) const {
     double most = slowest(one);
     if (!is_large(graph_.size(), static_cast<int>(one.devices.positions.size()))) return most;
-    for (const auto& [rivals, least] : known_.objectives) most = std::min(most, kNear * least);
+    for (const auto& [rivals, least] : objectives_) most = std::min(most, kNear * least);
     return most;
   }
 
@@ -335,8 +343,9 @@ class CandidateCollector {
   StopSign stop_;
   bool cut_short_ = false;
   Collected result_;
-  std::vector<Searched> searched_;                            ///< PlanCase::search
-  std::map<std::pair<Rivals, int>, double> other_orders_;     ///< the least objective of each, so far
+  std::vector<Searched> searched_;                         ///< PlanCase::search
+  std::map<Rivals, double> objectives_;                    ///< the least of each, in seconds per step or update
+  std::map<std::pair<Rivals, int>, double> other_orders_;  ///< the least objective of each, so far
   std::pair<const DeviceSet*, const BatchOption*> compared_;  ///< what these are of
   double order_free_ = kInfinity;
   std::set<std::string_view> orders_, schedules_, placed_;

@@ -13,23 +13,11 @@
 
 namespace pp::plan {
 
-/// Searches whose objectives compare: of one schedule with one way to save memory, over equal replicas or any,
-/// on devices that are alike or on lists of them.
-struct Rivals {
-  const ScheduleRow* schedule = nullptr;
-  RecomputeMode recompute = RecomputeMode::never;
-  bool sharded = false, equal_replicas = false, on_list = false;
-  auto operator<=>(const Rivals&) const = default;
-};
-/// The least of each, in seconds per step or update.
-using Objectives = std::map<Rivals, double>;
-
-/// What searches on this machine and on larger ones have come to.
+/// What plans on this machine and on larger ones have come to.
 struct Known {
   std::map<const ScheduleRow*, double>
       steps{};  ///< of the best plan of each schedule, by which plans are ranked
   double far = std::numeric_limits<double>::infinity();  ///< Shortlist::far()
-  Objectives objectives{};
 };
 
 struct Collected {
@@ -48,7 +36,6 @@ struct Collected {
   bool exact = true;             ///< of the others every partition was searched, whatever devices it gets
   bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
   bool only_placed = true;       ///< no schedule leaves the placement to the planner
-  Objectives objectives;         ///< those known, and of these candidates
   std::optional<Error> refusal;  ///< the first of a schedule that places its stages
 };
 
