@@ -5,7 +5,6 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -13,6 +12,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
 #include "libplan/report/sweep_svg.h"
+#include "libplan/request/request.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
@@ -48,17 +48,11 @@ std::vector<Cluster> clusters_of(const Options& options, const Profile& profile)
   return clusters;
 }
 
-/// `gpipe,1f1b`, as --schedule takes them, and back.
+/// `gpipe,1f1b`, as --schedule takes them.
 std::string joined(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
   return list;
-}
-std::vector<std::string> parted(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream left(list);
-  for (std::string name; std::getline(left, name, ',');) names.push_back(name);
-  return names;
 }
 
 plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
@@ -68,7 +62,8 @@ plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
   if (options.trainer) {
     if (!schedules.empty()) request.schedule = joined(schedules);
     request = plan::for_trainer(*options.trainer, std::move(request), profile.dtype);
-    schedules = parted(request.schedule);
+    schedules.clear();
+    for (const plan::ScheduleRow* row : plan::requested_schedules(request)) schedules.emplace_back(row->name);
   } else if (schedules.empty()) {
     schedules = {"gpipe", "1f1b", "zb-h1"};
   }

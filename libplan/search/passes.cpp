@@ -103,7 +103,9 @@ class Passes {
     const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
     std::string names;
     for (const ScheduleRow* row : planned_schedules(profile_, request_)) {
-      if (places_stages(*row) || shortlist_.has(*row) || std::ranges::count(unpriced, row->name) > 0) continue;
+      if (places_stages(*row) || shortlist_.steps().contains(row) ||
+          std::ranges::count(unpriced, row->name) > 0)
+        continue;
       names.append(names.empty() ? "" : ",").append(row->name);
     }
     return names;

@@ -23,9 +23,6 @@ class Shortlist {
   double best() const { return best_step(1); }
   /// The same of each schedule that has one: each is searched as far as it would be alone.
   const std::map<const ScheduleRow*, double>& steps() const { return best_; }
-  bool has(const ScheduleRow& schedule) const {
-    return best_of(schedule) < std::numeric_limits<double>::infinity();
-  }
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 
 namespace pp::profile {
 namespace {
@@ -80,6 +81,14 @@ std::vector<FitParameter> make_parameters() {
       of_time("tensor_link.latency_s", [](DeviceSpec& d) -> Seconds& { return link(d).latency; })};
 }
 
+/// Of the logarithm between a parameter's limits.
+struct Span {
+  double middle, half;
+};
+Span span_of(const FitParameter& parameter) {
+  return {std::log(parameter.most * parameter.least) / 2, std::log(parameter.most / parameter.least) / 2};
+}
+
 /// Three digits: more say nothing that the runs know.
 double rounded(double value) {
   const double scale = std::pow(10.0, 2 - std::floor(std::log10(value)));
@@ -109,9 +118,8 @@ class Problem {
   DeviceSpec device(const InputType& angles) const {
     DeviceSpec device = start_;
     for (int i = 0; i < inputs(); ++i) {
-      const FitParameter& parameter = *parameters_[static_cast<std::size_t>(i)];
-      const double half = std::log(parameter.most / parameter.least) / 2;
-      const double middle = std::log(parameter.most * parameter.least) / 2;
+      const FitParameter& parameter = *parameters_[at(i)];
+      const auto [middle, half] = span_of(parameter);
       parameter.set(device, dtype_, std::exp(middle + half * std::sin(angles[i] / half)));
     }
     return device;
@@ -120,9 +128,8 @@ class Problem {
   InputType start() const {
     InputType angles(inputs());
     for (int i = 0; i < inputs(); ++i) {
-      const FitParameter& parameter = *parameters_[static_cast<std::size_t>(i)];
-      const double half = std::log(parameter.most / parameter.least) / 2;
-      const double middle = std::log(parameter.most * parameter.least) / 2;
+      const FitParameter& parameter = *parameters_[at(i)];
+      const auto [middle, half] = span_of(parameter);
       const double place = (std::log(parameter.get(start_, dtype_)) - middle) / half;
       angles[i] = half * std::asin(std::clamp(place, -kInside, kInside));
     }
@@ -132,7 +139,7 @@ class Problem {
   int operator()(const InputType& angles, ValueType& residuals) const {
     const DeviceSpec device = this->device(angles);
     for (int i = 0; i < values(); ++i) {
-      const StepWork& step = *runs_[static_cast<std::size_t>(i)];
+      const StepWork& step = *runs_[at(i)];
       const double off = std::log(step_time(step, device) / step.run.step) / kSoft;
       residuals[i] = std::copysign(std::sqrt(2 * (std::sqrt(1 + off * off) - 1)), off);
     }

@@ -30,6 +30,13 @@ class PendingSum {
   virtual void finish() = 0;
 };
 
+/// Adds and finishes. Returns the seconds of add().
+inline Seconds complete(PendingSum& sum) {
+  const Seconds elapsed = sum.add();
+  sum.finish();
+  return elapsed;
+}
+
 /// Groups are numbered by whoever makes the object. The members of a group call the same functions in the same
 /// order; every call blocks until all of them have called. Throws as Monitor::wait does.
 class Collectives {

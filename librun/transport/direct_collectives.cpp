@@ -115,10 +115,7 @@ class DirectCollectives final : public Collectives {
   Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
     if (!groups_[group]) return other_->sum(group, me, mine);
     if (!mine.defined()) return Seconds(0);
-    const std::unique_ptr<PendingSum> sum = begin_sum(group, me, mine);
-    const Seconds elapsed = sum->add();
-    sum->finish();
-    return elapsed;
+    return complete(*begin_sum(group, me, mine));
   }
 
   bool overlaps(std::size_t group) const override { return groups_[group] || other_->overlaps(group); }
@@ -135,10 +132,7 @@ class DirectCollectives final : public Collectives {
   Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
                  std::span<const Slice> slices) override {
     if (!groups_[group]) return other_->reduce(group, me, mine, slices);
-    const std::unique_ptr<PendingSum> sum = begin_reduce(group, me, mine, slices);
-    const Seconds elapsed = sum->add();
-    sum->finish();
-    return elapsed;
+    return complete(*begin_reduce(group, me, mine, slices));
   }
 
   std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,

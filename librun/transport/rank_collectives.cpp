@@ -40,10 +40,7 @@ class RankCollectives final : public Collectives {
   Seconds sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
     if (within(groups_[group])) return local_->sum(group, me, mine);
     if (!mine.defined()) return Seconds(0);
-    const std::unique_ptr<PendingSum> sum = begin_sum(group, me, mine);
-    const Seconds elapsed = sum->add();
-    sum->finish();
-    return elapsed;
+    return complete(*begin_sum(group, me, mine));
   }
 
   bool overlaps(std::size_t group) const override { return !within(groups_[group]); }
@@ -58,10 +55,7 @@ class RankCollectives final : public Collectives {
   Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
                  std::span<const Slice> slices) override {
     if (within(groups_[group])) return local_->reduce(group, me, mine, slices);
-    const std::unique_ptr<PendingSum> sum = begin_reduce(group, me, mine, slices);
-    const Seconds elapsed = sum->add();
-    sum->finish();
-    return elapsed;
+    return complete(*begin_reduce(group, me, mine, slices));
   }
 
   std::unique_ptr<PendingSum> begin_reduce(std::size_t group, WorkerId me, const at::Tensor& mine,

@@ -5,10 +5,10 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/device/process.h"
-#include "libprofile/measure/profiler.h"
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/silent_profiling.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -39,14 +39,9 @@ PlanSpec swapped(ModelGraph model, const std::string& schedule, int workers, int
   return spec;
 }
 
-struct SilentProfiling final : profile::Observer {
-  void progress(std::string_view, double, Seconds) override {}
-  void warning(std::string_view) override {}
-};
-
 Profile measured(const ModelGraph& model, int size) {
   profile::prepare_process();
-  SilentProfiling observer;
+  test::SilentProfiling observer;
   return profile::profile_model(
       model,
       {.micro_batch_sizes = {size}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},

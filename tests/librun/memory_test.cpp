@@ -8,7 +8,6 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/device/process.h"
-#include "libprofile/measure/profiler.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/families/families.h"
 #include "librun/setup/make_setup.h"
@@ -17,6 +16,7 @@
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/silent_profiling.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -24,15 +24,10 @@ using namespace pp;
 
 namespace {
 
-struct SilentProfiling final : profile::Observer {
-  void progress(std::string_view, double, Seconds) override {}
-  void warning(std::string_view) override {}
-};
-
 /// Bytes are exact after one pass; the times need not be.
 Profile measure(const ModelGraph& model, int size) {
   profile::prepare_process();
-  SilentProfiling observer;
+  test::SilentProfiling observer;
   return profile::profile_model(
       model,
       {.micro_batch_sizes = {size}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},

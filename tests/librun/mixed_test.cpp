@@ -13,11 +13,11 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/device/process.h"
-#include "libprofile/measure/profiler.h"
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/silent_profiling.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -194,10 +194,7 @@ TEST_SUITE("librun/mixed") {
   // libplan/cost/README.md), of which replicas hold a part of the last 12.
   TEST_CASE("bytes are 2 + 4 + 12/q a parameter, and the peak is what the plan promises within 2 %") {
     profile::prepare_process();
-    struct Silent final : profile::Observer {
-      void progress(std::string_view, double, Seconds) override {}
-      void warning(std::string_view) override {}
-    } silent;
+    ::test::SilentProfiling silent;
     profile::ProfileOptions profiling{
         .micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5};
     profiling.dtype = DType::bfloat16;

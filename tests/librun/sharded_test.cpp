@@ -10,13 +10,13 @@
 
 #include "libplan/search/planner.h"
 #include "libprofile/device/process.h"
-#include "libprofile/measure/profiler.h"
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "tests/fuzz/random.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/silent_profiling.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -252,10 +252,7 @@ TEST_SUITE("librun/sharded") {
 
   TEST_CASE("the peak of a worker is what the plan promises, within 2 %, and below that of whole states") {
     profile::prepare_process();
-    struct Silent final : profile::Observer {
-      void progress(std::string_view, double, Seconds) override {}
-      void warning(std::string_view) override {}
-    } silent;
+    ::test::SilentProfiling silent;
     const ModelGraph model = model::build_family("mlp:width=1024,layers=4");
     const Profile profile = profile::profile_model(
         model, {.micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},

@@ -13,12 +13,12 @@
 
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
-#include "libprofile/measure/profiler.h"
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/data/synthetic.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
+#include "tests/librun/silent_profiling.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -110,11 +110,6 @@ std::vector<int> peaks_in_flight(const test::Run& run) {
   for (const run::WorkerReport& worker : run.report.workers) peaks.push_back(worker.peak_in_flight);
   return peaks;
 }
-
-struct SilentProfiling final : profile::Observer {
-  void progress(std::string_view, double, Seconds) override {}
-  void warning(std::string_view) override {}
-};
 
 /// The first of a few measurements that is near what is expected, else the last: other programs run beside
 /// them.
@@ -224,7 +219,7 @@ TEST_SUITE("librun/systems") {
     // floats. A linear keeps its input for the backward, which is what the relu before it has kept already.
     const ModelGraph model = model::build_family("mlp:inputs=64,width=512,layers=3,classes=10");
     profile::prepare_process();
-    SilentProfiling observer;
+    test::SilentProfiling observer;
     struct Row {
       std::int64_t parameters, output, saved;
     };

@@ -1,9 +1,9 @@
 #include "libplan/interop/trainer_export.h"
-#include "libplan/answer/make_plan.h"
 
 #include <nlohmann/json.hpp>
 
-#include "libprofile/core/error.h"
+#include "libplan/answer/make_plan.h"
+#include "tests/libplan/interop/exports.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
 
@@ -11,6 +11,9 @@ TEST_SUITE_BEGIN("libplan/interop/trainer_export");
 
 namespace pp::plan {
 namespace {
+
+using test::file;
+using test::refusal;
 
 Layer layer(const std::string& name, const std::string& op, std::vector<std::string> inputs,
             Attributes attributes = {}) {
@@ -38,25 +41,7 @@ ModelGraph language(int blocks) {
   return graph;
 }
 
-std::string file(const TrainerExport& out, const std::string& name) {
-  for (const ExportedFile& f : out.files)
-    if (f.name == name) return f.content;
-  FAIL("no file ", name);
-  return {};
-}
-
 Json modules(const TrainerExport& out) { return parse_json(file(out, "modules.json")); }
-
-template <class Export>
-std::string refusal(Export&& exported) {
-  try {
-    exported();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::data);
-    return error.what();
-  }
-  return "accepted";
-}
 
 std::string torch_refusal(const ::PlanSpec& spec) {
   return refusal([&] { export_torch_pipelining(::make_plan(spec), Losses::refuse); });

@@ -5,8 +5,8 @@
 #include "libplan/interop/block_row.h"
 #include "libplan/interop/trainer_export.h"
 #include "libplan/interop/trainer_readme.h"
-#include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "tests/libplan/interop/exports.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
 
@@ -14,6 +14,9 @@ TEST_SUITE_BEGIN("libplan/interop/trainer_folders");
 
 namespace pp::plan {
 namespace {
+
+using test::file;
+using test::refusal;
 
 Layer layer(const std::string& name, const std::string& op, const std::string& input,
             Attributes attributes = {}) {
@@ -55,28 +58,10 @@ Plan plan_of(int blocks, const std::vector<int>& cuts, const std::vector<int>& r
   return ::make_plan({.model = language(blocks), .cuts = layers, .replicas = replicas, .schedule = schedule});
 }
 
-std::string file(const TrainerExport& out, const std::string& name) {
-  for (const ExportedFile& f : out.files)
-    if (f.name == name) return f.content;
-  FAIL("no file ", name);
-  return {};
-}
-
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string megatron(const Plan& plan, Losses losses = Losses::refuse) {
   return file(export_megatron(plan, losses), "arguments.txt");
-}
-
-template <class Export>
-std::string refusal(Export&& exported) {
-  try {
-    exported();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::data);
-    return error.what();
-  }
-  return "accepted";
 }
 
 /// Block `block` of the plan runs these of its layers again.
