@@ -5,6 +5,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -13,7 +14,7 @@ namespace {
 
 using pp::test::Outcome;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(4, 2.0))); }

@@ -4,6 +4,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -15,7 +16,7 @@ using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
   Outcome run(const std::string& tool, std::vector<std::string> arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path());
+    return pp::test::run_program(pp::test::program(tool), arguments, path());
   }
   Outcome profile_model(const pp::Json& model) const {
     pp::write_file(path() / "model.json", model.dump());
@@ -127,9 +128,9 @@ TEST_SUITE("apps/chain_errors") {
         folder.run("pp-run", {"plan.json", "--data", "no-such-folder", "--steps", "1", "-o", "report.json"}),
         {"no-such-folder"});
     CHECK_FALSE(folder.has("report.json"));
-    refused(
-        folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1", "-o", "missing/report.json"}),
-        {"missing/report.json"});
+    refused(folder.run("pp-run", {"plan.json", "--data", pp::test::repository("configs/data/digits"), "--steps",
+                                  "1", "-o", "missing/report.json"}),
+            {"missing/report.json"});
   }
 
   TEST_CASE("data of another shape than the model's input") {
@@ -138,7 +139,8 @@ TEST_SUITE("apps/chain_errors") {
                 .code == 0);
     REQUIRE(folder.run("pp-plan", {"profile.json", "--devices", "1", "--mini-batch", "8", "-o", "plan.json"})
                 .code == 0);
-    refused(folder.run("pp-run", {"plan.json", "--data", PP_DIGITS, "--steps", "1"}),
+    refused(folder.run("pp-run",
+                       {"plan.json", "--data", pp::test::repository("configs/data/digits"), "--steps", "1"}),
             {"train-images.idx", "28"});
   }
 

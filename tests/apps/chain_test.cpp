@@ -6,6 +6,7 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -19,7 +20,7 @@ using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
   Outcome run(const std::string& tool, const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments, path());
+    return pp::test::run_program(pp::test::program(tool), arguments, path());
   }
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
@@ -39,7 +40,7 @@ struct Folder : TemporaryFolder {
     REQUIRE(outcome.code == 0);
   }
   Outcome train(const std::string& plan_file, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{plan_file, "--data", PP_DIGITS};
+    std::vector<std::string> arguments{plan_file, "--data", pp::test::repository("configs/data/digits")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run("pp-run", arguments);
   }

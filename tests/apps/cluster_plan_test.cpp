@@ -6,6 +6,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/model/families/families.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -15,7 +16,7 @@ namespace {
 using pp::Json;
 using pp::test::Outcome;
 
-const std::filesystem::path kConfigs = std::filesystem::path(PP_TEST_DATA) / ".." / ".." / "configs";
+const std::filesystem::path kConfigs = pp::test::repository("configs");
 
 /// A Llama of 8 blocks estimated for an H100, alone and as if split over `tensor` of them: times, bytes of
 /// weights and of everything else divided.
@@ -47,7 +48,7 @@ struct Folder : pp::test::TemporaryFolder {
     write("group.json", group);
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
   }
   Outcome plan(const std::vector<std::string>& more, std::vector<std::string> profiles = {"one.json"}) const {
     profiles.insert(profiles.end(), {"--mini-batch", "32", "--optimizer", "adamw", "-o", "plan.json"});

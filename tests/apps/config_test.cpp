@@ -7,6 +7,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -30,7 +31,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::write_file(path() / "text.txt", text);
   }
   Outcome run(const std::string& tool, const Arguments& arguments) const {
-    return pp::test::run_program(fs::path(PP_BIN) / tool, arguments, path());
+    return pp::test::run_program(pp::test::program(tool), arguments, path());
   }
   /// It must end well.
   std::string output(const std::string& tool, const Arguments& arguments) const {
@@ -67,7 +68,7 @@ TEST_SUITE("apps/config") {
   TEST_CASE("it is estimated, planned and trained; shards go out and in; bytes are shown as text") {
     const Folder folder;
     folder.output("pp-profile", {"estimate", "config.json:layers=2,sequence=16", "--device-spec",
-                                 PP_TEST_DATA "/../../configs/devices/cpu-core.json", "--micro-batch-sizes",
+                                 pp::test::repository("configs/devices/cpu-core.json"), "--micro-batch-sizes",
                                  "1,2,4", "-o", "profile.json"});
     folder.output("pp-plan", {"profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch", "8",
                               "--stages", "2", "--replicas", "1-1", "-o", "plan.json"});

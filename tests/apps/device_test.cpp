@@ -7,6 +7,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -18,12 +19,12 @@ using pp::Json;
 using pp::test::Outcome;
 using Arguments = std::vector<std::string>;
 
-const std::string kA100 = PP_TEST_DATA "/../../configs/devices/a100.json";
+const std::string kA100 = pp::test::repository("configs/devices/a100.json");
 const std::string kModel = "gpt2:layers=4,width=512,heads=8,sequence=256,vocabulary=1024,tied=0";
 
 struct Folder : pp::test::TemporaryFolder {
   Outcome run(const std::string& tool, const Arguments& arguments) const {
-    return pp::test::run_program(fs::path(PP_BIN) / tool, arguments, path());
+    return pp::test::run_program(pp::test::program(tool), arguments, path());
   }
   std::string output(const std::string& tool, const Arguments& arguments) const {
     const Outcome outcome = run(tool, arguments);
@@ -136,7 +137,7 @@ TEST_SUITE("apps/device") {
 
   TEST_CASE("reports of runs in one stage are fitted as they are, those in several are refused") {
     const Folder folder;
-    const std::string core = PP_TEST_DATA "/../../configs/devices/cpu-core.json";
+    const std::string core = pp::test::repository("configs/devices/cpu-core.json");
     folder.output("pp-profile", {"models", "mlp:inputs=8,width=16,layers=2,classes=4", "-o", "model.json"});
     folder.output("pp-profile", {"estimate", "model.json", "--device-spec", core, "-o", "profile.json"});
     const auto reported = [&](const std::string& stages, const std::string& replicas,

@@ -5,6 +5,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/model/families/families.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -17,7 +18,7 @@ using pp::test::Outcome;
 /// GPT-3's width and depth for devices of 80 GiB.
 struct Folder : pp::test::TemporaryFolder {
   Folder() {
-    const std::string spec = pp::read_file(PP_TEST_DATA "/../../configs/devices/h100.json");
+    const std::string spec = pp::read_file(pp::test::repository("configs/devices/h100.json"));
     const pp::Profile profile = pp::profile::estimate_profile(
         pp::model::build_family("gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0,dropout=0"),
         pp::profile::parse_device_spec(spec), {.micro_batch_sizes = {1}, .dtype = pp::DType::bfloat16});
@@ -27,7 +28,7 @@ struct Folder : pp::test::TemporaryFolder {
     std::vector<std::string> arguments{"gpt3.json",   "--latency", "5us",        "--memory", "80GiB",
                                        "--optimizer", "adamw",     "--schedule", "1f1b"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
   }
 };
 

@@ -11,6 +11,7 @@
 #include "tests/librun/data_bytes.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ struct Folder : RunFolder {
     const std::string header = R"({"y": {"dtype": "I64", "shape": [64], "data_offsets": [0, 512]},)"
                                R"( "x": {"dtype": "F32", "shape": [64, 8], "data_offsets": [512, 2560]}})";
     pp::write_file(path() / "data.safetensors",
-                   ::test::safetensors_bytes(header, ::test::bytes_of(y) + ::test::bytes_of(x)));
+                   pp::test::safetensors_bytes(header, pp::test::bytes_of(y) + pp::test::bytes_of(x)));
   }
 
   /// pp-run on these samples, its reads failing as `faults` say.
@@ -131,7 +132,7 @@ TEST_SUITE("apps/fault") {
   TEST_CASE(
       "a writer killed before its k-th write, fsync, rename or mkdir, for all k, goes on to the same files") {
     const auto write = [](const fs::path& folder, Arguments faults) {
-      faults.insert(faults.end(), {PP_CHECKPOINT_WRITER, (folder / "ck").string()});
+      faults.insert(faults.end(), {pp::test::program("checkpoint_writer"), (folder / "ck").string()});
       return pp::test::run_program("/usr/bin/env", faults, folder);
     };
     const auto files = [](const fs::path& folder) {

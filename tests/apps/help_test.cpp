@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -12,8 +13,7 @@
 namespace {
 
 pp::test::Outcome run(const std::string& tool, const std::vector<std::string>& arguments) {
-  return pp::test::run_program(std::filesystem::path(PP_BIN) / tool, arguments,
-                               std::filesystem::temp_directory_path());
+  return pp::test::run_program(pp::test::program(tool), arguments, std::filesystem::temp_directory_path());
 }
 
 /// The lines behind `Examples:` that call the tool.

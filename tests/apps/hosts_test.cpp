@@ -11,6 +11,7 @@
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/librun/models.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/process.h"
 
@@ -22,12 +23,12 @@ namespace {
 using pp::test::Outcome;
 using Words = std::vector<std::string>;
 
-const std::string kBin = PP_BIN;
+const std::string kBin = pp::test::program();
 
 struct HostsFolder : pp::test::TemporaryFolder {
   /// A shell's command line on the first host; `options` of two_hosts.py.
   Outcome on_hosts(const std::string& line, Words options = {}) const {
-    options.insert(options.begin(), PP_TWO_HOSTS);
+    options.insert(options.begin(), pp::test::repository("scripts/support/two_hosts.py"));
     options.insert(options.end(), {"sh", "-c", line});
     return pp::test::run_program("/usr/bin/python3", options, path());
   }
@@ -116,7 +117,7 @@ TEST_SUITE("apps/hosts") {
   TEST_CASE("a training over the link writes the weights of one process, and its trace has one clock") {
     if (without_mpi()) return;
     const HostsFolder folder;
-    PlanSpec spec{.model = test::mlp(2)};
+    PlanSpec spec{.model = pp::test::mlp(2)};
     spec.cuts = {2};
     pp::plan::Plan plan = make_plan(spec);
     plan.devices[0].node = "10.77.0.2";  // rank 0 is on the other host
@@ -168,7 +169,7 @@ TEST_SUITE("apps/hosts") {
     if (without_mpi()) return;
     const HostsFolder folder;
     for (const std::string schedule : {"parameter-server", "downpour"}) {
-      PlanSpec spec{.model = test::mlp(2), .replicas = {2}, .schedule = schedule};
+      PlanSpec spec{.model = pp::test::mlp(2), .replicas = {2}, .schedule = schedule};
       if (schedule == "downpour") spec.micro_batches = 1;
       pp::write_file(folder.path() / "plan.json", pp::dump_json(pp::plan::to_json(make_plan(spec))));
       const std::string training = "plan.json --data synthetic --synthetic-samples 96 --steps 24 --seed 7" +

@@ -12,6 +12,7 @@
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 namespace {
 
@@ -49,7 +50,7 @@ struct Folder : pp::test::TemporaryFolder {
   }
   Outcome run(Arguments arguments, const pp::test::Circumstances& what = {}) const {
     arguments.insert(arguments.begin(), "infer");
-    return pp::test::run_program(fs::path(PP_BIN) / "pp-run", arguments, path(), what);
+    return pp::test::run_program(pp::test::program("pp-run"), arguments, path(), what);
   }
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
@@ -186,7 +187,7 @@ TEST_SUITE("apps/infer") {
       Arguments all{"infer", "plan.json",         "--data", "prompts", "--token-type",
                     "uint8", "--initial-weights", "w",      "-o",      "out"};
       all.insert(all.end(), more.begin(), more.end());
-      return pp::test::run_program(fs::path(PP_BIN) / "pp-run", all, folder.path());
+      return pp::test::run_program(pp::test::program("pp-run"), all, folder.path());
     };
     const auto integers = [&](std::string_view name) {
       const pp::run::SafetensorsFile out(folder.path() / "out");

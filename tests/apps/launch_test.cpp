@@ -7,6 +7,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "tests/librun/models.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/process.h"
 
@@ -23,7 +24,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 /// A stage for each worker; the devices have these nodes.
 pp::plan::Plan plan_on(const std::vector<std::string>& nodes) {
-  PlanSpec spec{.model = test::mlp(static_cast<int>(nodes.size()))};
+  PlanSpec spec{.model = pp::test::mlp(static_cast<int>(nodes.size()))};
   for (int s = 1; s < static_cast<int>(nodes.size()); ++s) spec.cuts.push_back(2 * s);
   pp::plan::Plan plan = make_plan(spec);
   REQUIRE(plan.workers.size() == nodes.size());
@@ -186,7 +187,7 @@ struct LaunchFolder : pp::test::TemporaryFolder {
     all.insert(all.end(), arguments.begin(), arguments.end());
     return pp::test::run_program("/usr/bin/env", all, path());
   }
-  static std::string tool() { return std::string(PP_BIN) + "/pp-run"; }
+  static std::string tool() { return pp::test::program("pp-run"); }
 };
 
 }  // namespace
@@ -247,7 +248,7 @@ TEST_SUITE("apps/launch") {
     const LaunchFolder folder;
     const auto run = [&](const Words& environment, Words arguments) {
       Words all = environment;
-      all.emplace_back(PP_RUN_WITHOUT_MPI);
+      all.emplace_back(pp::test::program("pp-run-without-mpi"));
       all.insert(all.end(), arguments.begin(), arguments.end());
       return pp::test::run_program("/usr/bin/env", all, folder.path());
     };

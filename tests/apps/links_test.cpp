@@ -4,6 +4,7 @@
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -31,7 +32,7 @@ struct Folder : pp::test::TemporaryFolder {
     arguments.insert(arguments.end(), line.begin(), line.end());
     return pp::test::run_program("/usr/bin/env", arguments, path());
   }
-  static std::filesystem::path program() { return std::filesystem::path(PP_BIN) / "pp-profile"; }
+  static std::filesystem::path program() { return pp::test::program("pp-profile"); }
   pp::Cluster cluster() const { return pp::parse_cluster(pp::read_file(path() / "cluster.json")); }
 };
 
@@ -99,7 +100,8 @@ TEST_SUITE("apps/links") {
   TEST_CASE("without MPI, ranks are refused with what to install") {
     const Folder folder;
     const Outcome outcome = pp::test::run_program(
-        "/usr/bin/env", {"OMPI_COMM_WORLD_SIZE=2", PP_PROFILE_WITHOUT_MPI, "links", "-o", "cluster.json"},
+        "/usr/bin/env",
+        {"OMPI_COMM_WORLD_SIZE=2", pp::test::program("pp-profile-without-mpi"), "links", "-o", "cluster.json"},
         folder.path());
     CHECK(refusal(outcome) ==
           "pp-profile: error: this build has no MPI; install it (Debian: libopenmpi-dev), configure again with "

@@ -7,6 +7,7 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -33,7 +34,7 @@ struct Folder : pp::test::TemporaryFolder {
     write("two.json", changed);
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
   }
   /// On two cores joined by a link that takes practically no time.
   Outcome plan(const std::vector<std::string>& more) const {

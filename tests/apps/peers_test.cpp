@@ -6,6 +6,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -22,7 +23,7 @@ struct Folder : pp::test::TemporaryFolder {
     return run(arguments);
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
   }
 };
 
@@ -66,7 +67,7 @@ TEST_SUITE("apps/peers") {
     const Folder folder;
     const auto stages_of = [&](const std::string& name, const std::vector<std::string>& options,
                                double seconds) {
-      std::vector<std::string> all{std::string(PP_TEST_DATA) + "/peers/" + name + ".json", "--json"};
+      std::vector<std::string> all{pp::test::test_data("peers/" + name + ".json"), "--json"};
       all.insert(all.end(), options.begin(), options.end());
       const Outcome outcome = folder.run(all);
       CAPTURE(outcome.err);

@@ -6,6 +6,7 @@
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -15,7 +16,7 @@ namespace {
 using pp::plan::Plan;
 using pp::test::Outcome;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
 /// Sixteen layers, 2 ms each per 16 samples: forward 2, backward 4 ms a layer.
 struct Folder : pp::test::TemporaryFolder {

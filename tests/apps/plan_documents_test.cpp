@@ -6,6 +6,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/process.h"
 
@@ -21,7 +22,7 @@ using Change = std::function<void(Json&)>;
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), profile); }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-plan", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
   }
   void write(const std::string& name, const std::string& text) const { pp::write_file(path() / name, text); }
   /// A valid plan of the model, changed.

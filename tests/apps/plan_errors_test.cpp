@@ -3,6 +3,7 @@
 
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -12,7 +13,7 @@ namespace {
 using pp::test::Outcome;
 using pp::test::TemporaryFolder;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
 struct Folder : TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }

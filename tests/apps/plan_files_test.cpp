@@ -9,6 +9,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -27,7 +28,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::test::write_profile(path(), profile);
   }
   Outcome run(const std::vector<std::string>& arguments, const pp::test::Circumstances& what = {}) const {
-    return pp::test::run_program(fs::path(PP_BIN) / "pp-plan", arguments, path(), what);
+    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path(), what);
   }
   Outcome make(const std::vector<std::string>& more, const pp::test::Circumstances& what = {}) const {
     std::vector<std::string> arguments{"profile.json"};
@@ -84,7 +85,7 @@ TEST_SUITE("apps/plan_files") {
 
   TEST_CASE("a file that may not grow is a failed run that leaves nothing behind") {
     const Folder folder;
-    const std::string tool = (fs::path(PP_BIN) / "pp-plan").string();
+    const std::string tool = pp::test::program("pp-plan");
     const Outcome outcome = pp::test::run_program(
         "/bin/sh",
         {"-c", "ulimit -f 1; exec \"$0\" profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 -o plan.json",
@@ -118,7 +119,7 @@ TEST_SUITE("apps/plan_files") {
 
   TEST_CASE("a full or closed stdout is said") {
     const Folder folder;
-    const std::string tool = (fs::path(PP_BIN) / "pp-plan").string();
+    const std::string tool = pp::test::program("pp-plan");
     for (const char* redirection : {">/dev/full", ">&-"}) {
       if (redirection[1] == '/' && !fs::exists("/dev/full")) continue;
       for (const char* call : {" schedules ", " --help ", " --version --json "}) {
@@ -133,7 +134,7 @@ TEST_SUITE("apps/plan_files") {
 
   TEST_CASE("without stderr no file takes what is meant for it") {
     const Folder folder;
-    const std::string call = (fs::path(PP_BIN) / "pp-plan").string() +
+    const std::string call = pp::test::program("pp-plan") +
                              " profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 --stages 2 "
                              "--micro-batches 1 -v -o ";
     REQUIRE(pp::test::run_program("/bin/sh", {"-c", call + "plain.json 2>said"}, folder.path()).code == 0);

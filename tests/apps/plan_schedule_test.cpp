@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 using pp::test::Outcome;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
 struct Folder : pp::test::TemporaryFolder {
   Outcome simulate(std::vector<std::string> arguments) const {

@@ -5,6 +5,7 @@
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -14,7 +15,7 @@ namespace {
 using pp::test::Outcome;
 using pp::test::TemporaryFolder;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
 /// Six layers, 2 ms each per 16 samples: forward + backward 6 ms a layer.
 struct Folder : TemporaryFolder {

@@ -11,6 +11,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -21,7 +22,7 @@ namespace {
 using pp::test::Outcome;
 using Words = std::vector<std::string>;
 
-const std::string kBin = PP_BIN;
+const std::string kBin = pp::test::program();
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

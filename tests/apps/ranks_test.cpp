@@ -84,14 +84,14 @@ struct RankFolder : pp::test::TemporaryFolder {
 };
 
 PlanSpec three_stages() {
-  PlanSpec spec{.model = test::mlp(3)};
+  PlanSpec spec{.model = pp::test::mlp(3)};
   spec.cuts = {2, 4};
   return spec;
 }
 
 /// Four replicas of a whole model around a server.
 PlanSpec served(const std::string& schedule) {
-  PlanSpec spec{.model = test::mlp(3)};
+  PlanSpec spec{.model = pp::test::mlp(3)};
   spec.replicas = {4};
   spec.schedule = schedule;
   spec.micro_batches = 1;
@@ -169,7 +169,7 @@ TEST_SUITE("apps/ranks") {
     if (without_mpi()) return;
     for (const int stages : {4, 16}) {
       if (stages > 4 && !all_wanted()) break;
-      PlanSpec spec{.model = test::mlp(stages), .mini_batch = 32, .micro_batches = 8};
+      PlanSpec spec{.model = pp::test::mlp(stages), .mini_batch = 32, .micro_batches = 8};
       spec.cuts = pp::test::equal_cuts(spec.model, stages);
       spec.replicas.assign(static_cast<std::size_t>(stages), 4);
       const RankFolder folder(spec);
@@ -194,7 +194,7 @@ TEST_SUITE("apps/ranks") {
   TEST_CASE(
       "replicas on ranks share the optimizer's state: the weights of whole states, resumed by threads, too") {
     if (without_mpi()) return;
-    PlanSpec spec{.model = test::skip_mlp(64),
+    PlanSpec spec{.model = pp::test::skip_mlp(64),
                   .cuts = {2},
                   .replicas = {1, 3},
                   .mini_batch = 12,

@@ -8,13 +8,14 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
 namespace {
 
-const std::filesystem::path kRoot = std::filesystem::path(PP_TEST_DATA) / ".." / "..";
+const std::filesystem::path kRoot = pp::test::repository("");
 
 /// Every README.md of the project's own folders.
 std::vector<std::filesystem::path> pages() {
@@ -56,7 +57,7 @@ struct Folder : pp::test::TemporaryFolder {
                                               path() / "configs");
   }
   pp::test::Outcome shell(const std::string& command) const {
-    return pp::test::run_program("/bin/sh", {"-c", "PATH=" + std::string(PP_BIN) + ":$PATH; " + command},
+    return pp::test::run_program("/bin/sh", {"-c", "PATH=" + pp::test::program() + ":$PATH; " + command},
                                  path());
   }
 };

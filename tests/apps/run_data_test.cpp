@@ -6,6 +6,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/process.h"
 
@@ -45,7 +46,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::write_file(path() / "plan.json", pp::dump_json(pp::plan::to_json(plan)));
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(fs::path(PP_BIN) / "pp-run", arguments, path());
+    return pp::test::run_program(pp::test::program("pp-run"), arguments, path());
   }
 };
 
@@ -90,8 +91,8 @@ TEST_SUITE("apps/run_data") {
   TEST_CASE("the text of configs/data/alice is learnt: better than by the frequency of each byte") {
     const Folder folder(language());
     const Outcome outcome =
-        folder.run({"plan.json", "--data", PP_ALICE, "--token-type", "uint8", "--test-share", "0.1", "--epochs",
-                    "1", "--lr", "0.3", "-o", "report.json"});
+        folder.run({"plan.json", "--data", pp::test::repository("configs/data/alice/alice.txt"), "--token-type",
+                    "uint8", "--test-share", "0.1", "--epochs", "1", "--lr", "0.3", "-o", "report.json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     const Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));

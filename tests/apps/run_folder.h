@@ -11,6 +11,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/process.h"
 
@@ -58,7 +59,7 @@ struct RunFolder : TemporaryFolder {
     arguments.insert(arguments.begin(), {"-c", script, tool().string()});
     return run_program("/bin/sh", on_data(std::move(arguments)), path());
   }
-  static std::filesystem::path tool() { return std::filesystem::path(PP_BIN) / "pp-run"; }
+  static std::filesystem::path tool() { return program("pp-run"); }
   static std::vector<std::string> on_data(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--data", "synthetic", "--synthetic-samples", "64"});
     return arguments;

@@ -11,6 +11,7 @@
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 #include "tests/support/skip.h"
 
 namespace {
@@ -164,7 +165,7 @@ TEST_SUITE("apps/run_progress") {
     REQUIRE(run.code == 0);
     const auto report = [&](std::vector<std::string> arguments) {
       arguments.insert(arguments.begin(), "report");
-      return pp::test::run_program(std::filesystem::path(PP_BIN) / "pp-run", arguments, folder.path());
+      return pp::test::run_program(pp::test::program("pp-run"), arguments, folder.path());
     };
     CHECK(report({"report.json"}).out == run.out);
     CHECK(run.out.find("operation") != std::string::npos);

@@ -10,12 +10,13 @@
 #include "tests/librun/imported_models.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 namespace {
 
 using pp::test::Outcome;
 
-const std::filesystem::path kBin(PP_BIN);
+const std::filesystem::path kBin(pp::test::program());
 
 struct Folder : pp::test::RunFolder {
   using RunFolder::RunFolder;
@@ -94,7 +95,7 @@ TEST_SUITE("apps/start") {
 
   TEST_CASE("check asks LibTorch about a model's calls of it") {
     const Folder folder;
-    const pp::plan::Plan plan = make_plan({.model = test::imported_residual(), .cuts = {3}});
+    const pp::plan::Plan plan = make_plan({.model = pp::test::imported_residual(), .cuts = {3}});
     pp::write_file(folder.path() / "imported.json", pp::dump_json(pp::plan::to_json(plan)));
     CHECK(folder.run("pp-run", {"check", "imported.json", "--data", "synthetic"}).code == 0);
     CHECK(folder.loaded() == Names{"libtorch_cpu.so"});

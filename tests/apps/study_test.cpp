@@ -6,6 +6,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "tests/apps/sample_profile.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -14,8 +15,8 @@ namespace {
 
 using pp::test::Outcome;
 
-const std::filesystem::path kPlan = std::filesystem::path(PP_BIN) / "pp-plan";
-const std::string kReport = std::filesystem::path(PP_TEST_DATA) / "../../configs/study/vgg16-report.json";
+const std::filesystem::path kPlan = pp::test::program("pp-plan");
+const std::string kReport = pp::test::repository("configs/study/vgg16-report.json");
 
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }

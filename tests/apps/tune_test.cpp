@@ -6,6 +6,7 @@
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/run_folder.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
@@ -23,14 +24,15 @@ struct Folder : pp::test::TemporaryFolder {
                 .code == 0);
   }
   Outcome tool(const std::string& name, const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(std::filesystem::path(PP_BIN) / name, arguments, path());
+    return pp::test::run_program(pp::test::program(name), arguments, path());
   }
   Outcome plan(std::vector<std::string> more) const {
     more.insert(more.begin(), request.begin(), request.end());
     return tool("pp-plan", more);
   }
   Outcome tune(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments{std::string("PP_BIN=") + PP_BIN, "python3", PP_TUNE};
+    std::vector<std::string> arguments{std::string("PP_BIN=") + pp::test::program(), "python3",
+                                       pp::test::repository("scripts/tune")};
     arguments.insert(arguments.end(), request.begin(), request.end());
     arguments.insert(arguments.end(), {"-o", "tuned.json", "--seconds", "0.05", "--rounds", "2", "--top", "3",
                                        "--run-options=--synthetic-samples 64"});

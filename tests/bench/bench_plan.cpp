@@ -14,6 +14,7 @@
 #include "tests/bench/measure.h"
 #include "tests/bench/plan_instances.h"
 #include "tests/bench/quadratic_program.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/test_data.h"
 
@@ -191,8 +192,7 @@ bool process(const std::filesystem::path& tools) {
     return true;
   }
   const pp::test::TemporaryFolder folder;
-  std::filesystem::copy_file(std::filesystem::path(PP_TEST_DATA) / "peers/resnet50.json",
-                             folder.path() / "profile.json");
+  std::filesystem::copy_file(pp::test::test_data("peers/resnet50.json"), folder.path() / "profile.json");
   std::puts("process: the whole pp-plan on resnet50 with 64 devices at 1 GB/s, CPU s of three runs");
   bool worked = true;
   const auto measure = [&](const std::string& what, const std::vector<std::string>& options, double bar) {

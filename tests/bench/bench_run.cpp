@@ -205,8 +205,8 @@ void count(const Pipeline& wanted) {
   options.synthetic_samples = 2 * kMicroBatches * 20;
   options.steps = 20;
   options.learning_rate = 1e-4;
-  const ::test::RunCounts counts = ::test::count_operations(plan, options, 12);
-  const ::test::OperationCounts all = counts.all();
+  const pp::test::RunCounts counts = pp::test::count_operations(plan, options, 12);
+  const pp::test::OperationCounts all = counts.all();
   const auto each = [&](std::int64_t count) {
     return static_cast<double>(count) / static_cast<double>(all.operations);
   };

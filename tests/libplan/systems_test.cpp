@@ -22,6 +22,7 @@
 #include "tests/libplan/simulate/support.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 namespace pp::plan {
 namespace {
@@ -195,8 +196,7 @@ TEST_SUITE("libplan/systems") {
   }
 
   TEST_CASE("row 10: efficiency and time formula") {
-    const std::filesystem::path file =
-        std::filesystem::path(PP_TEST_DATA) / "../../configs/study/vgg16-report.json";
+    const std::filesystem::path file = pp::test::repository("configs/study/vgg16-report.json");
     const auto times = std::get<StageTimeTables>(parse_study_input(read_file(file)));
     std::set<std::pair<std::string, int>> corrected;
     for (const StudyTable& table : study(times).tables) {

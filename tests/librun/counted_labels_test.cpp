@@ -46,7 +46,7 @@ struct Samples {
     const std::string_view bytes(static_cast<const char*>(x.const_data_ptr()), x.nbytes());
     folder.write(subset + "-images.idx", run::idx_bytes(run::ElementType::float32, {24, 5}, bytes));
     folder.write(subset + "-labels.idx",
-                 run::idx_bytes(run::ElementType::int8, {24}, ::test::bytes_of(labels)));
+                 run::idx_bytes(run::ElementType::int8, {24}, pp::test::bytes_of(labels)));
   }
   at::Tensor x, y;
   std::vector<std::int8_t> labels;
@@ -54,7 +54,7 @@ struct Samples {
 
 /// test::mlp(1) with a loss of LibTorch's call, as imported modules have it.
 ModelGraph with_call(std::int64_t ignored, bool class_weights) {
-  Json json = to_json(::test::mlp(1));
+  Json json = to_json(pp::test::mlp(1));
   json["loss"] = parse_json(R"({ "op": "graph", "inputs": ["head", "y"],
     "nodes": [
       { "name": "flat", "op": "aten", "inputs": ["y"],
@@ -84,7 +84,7 @@ struct Book {
   double factor = 1;
   std::vector<double> losses = {};
 
-  ::test::NamedTensors train(::test::NamedTensors weights, const Samples& samples, int mini_batch) {
+  pp::test::NamedTensors train(pp::test::NamedTensors weights, const Samples& samples, int mini_batch) {
     for (auto& [name, tensor] : weights) tensor = tensor.detach().clone().requires_grad_();
     for (int first = 0; first < 24; first += mini_batch) {
       const at::Tensor x = samples.x.narrow(0, first, mini_batch), y = samples.y.narrow(0, first, mini_batch);
@@ -109,17 +109,17 @@ run::RunOptions options_of(const TestFolder& folder) {
   return options;
 }
 
-::test::NamedTensors initial_weights(const ModelGraph& graph, const run::RunOptions& options) {
+pp::test::NamedTensors initial_weights(const ModelGraph& graph, const run::RunOptions& options) {
   const plan::Plan plan = make_plan({.model = graph});
   run::RunOptions synthetic = options;
   synthetic.data = "synthetic";
   synthetic.synthetic_samples = 8;
-  const ::test::WholeModel model(plan, synthetic);
+  const pp::test::WholeModel model(plan, synthetic);
   return model.named(model.initial_weights(), model.initial_buffers());
 }
 
 ModelGraph ignoring(std::int64_t ignored) {
-  ModelGraph graph = ::test::mlp(1);
+  ModelGraph graph = pp::test::mlp(1);
   if (ignored != -100) graph.loss->attributes["ignore_index"] = ignored;
   return graph;
 }
@@ -144,7 +144,7 @@ void check_against(Book book, const ModelGraph& graph, std::int64_t ignored) {
   const TestFolder folder;
   samples.write(folder);
   run::RunOptions options = options_of(folder);
-  const ::test::NamedTensors expected = book.train(initial_weights(graph, options), samples, 12);
+  const pp::test::NamedTensors expected = book.train(initial_weights(graph, options), samples, 12);
   for (PlanSpec spec : specs(graph)) {
     for (const int accumulate : {1, 2}) {
       CAPTURE(spec.schedule);
@@ -152,8 +152,8 @@ void check_against(Book book, const ModelGraph& graph, std::int64_t ignored) {
       CAPTURE(accumulate);
       options.accumulate = accumulate;
       spec.mini_batch = 12 / accumulate;
-      const ::test::Run found = ::test::run_plan(make_plan(spec), options);
-      CHECK(::test::largest_difference(expected, found.tensors) < 1e-6);
+      const pp::test::Run found = pp::test::run_plan(make_plan(spec), options);
+      CHECK(pp::test::largest_difference(expected, found.tensors) < 1e-6);
       REQUIRE(found.report.step_losses.size() == 2);
       for (std::size_t i = 0; i < 2; ++i)
         CHECK(found.report.step_losses[i] == doctest::Approx(book.losses[i]).epsilon(1e-6));
@@ -181,18 +181,18 @@ TEST_SUITE("librun/counted_labels") {
     Samples(-100).write(folder);
     const run::RunOptions options = options_of(folder);
     PlanSpec spec{.model = ignoring(-100), .schedule = "gpipe", .mini_batch = 12};
-    const ::test::Run alone = ::test::run_plan(make_plan(spec), options);
+    const pp::test::Run alone = pp::test::run_plan(make_plan(spec), options);
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
       CAPTURE(schedule);
       spec.cuts = {2};
       spec.schedule = schedule;
-      const ::test::Run found = ::test::run_plan(make_plan(spec), options);
-      CHECK(::test::first_difference(alone.tensors, found.tensors) == "");
+      const pp::test::Run found = pp::test::run_plan(make_plan(spec), options);
+      CHECK(pp::test::first_difference(alone.tensors, found.tensors) == "");
       CHECK(found.report.step_losses == alone.report.step_losses);
       CHECK(found.report.epochs.at(0).train_loss == alone.report.epochs.at(0).train_loss);
     }
-    const ::test::Run ranks = pp::test::run_on(2, make_plan(spec), options);
-    CHECK(::test::first_difference(alone.tensors, ranks.tensors) == "");
+    const pp::test::Run ranks = pp::test::run_on(2, make_plan(spec), options);
+    CHECK(pp::test::first_difference(alone.tensors, ranks.tensors) == "");
     CHECK(ranks.report.step_losses == alone.report.step_losses);
   }
 
@@ -205,9 +205,9 @@ TEST_SUITE("librun/counted_labels") {
     options.learning_rate = 1e-30;  // the weights stay
     const plan::Plan plan =
         make_plan({.model = ignoring(-100), .cuts = {2}, .mini_batch = 6, .micro_batches = 2});
-    const ::test::Run whole = ::test::run_plan(plan, options);
+    const pp::test::Run whole = pp::test::run_plan(plan, options);
     Book book;
-    const ::test::NamedTensors weights = initial_weights(ignoring(-100), options);
+    const pp::test::NamedTensors weights = initial_weights(ignoring(-100), options);
     book.train(weights, samples, 24);
     const run::EpochReport& epoch = whole.report.epochs.at(0);
     CHECK(epoch.train_loss == doctest::Approx(book.losses[0]).epsilon(1e-6));
@@ -220,7 +220,7 @@ TEST_SUITE("librun/counted_labels") {
     options.checkpoint_steps = 1;
     options.epochs.reset();
     options.steps = 2;
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     run::run(plan, options, observer);
     options.steps = 4;
     options.resume = options.checkpoint;
@@ -236,10 +236,10 @@ TEST_SUITE("librun/counted_labels") {
     const ModelGraph graph = ignoring(-100);
     Book book;
     // Two replicas with a mini-batch of 6 each make an update of 12.
-    const ::test::NamedTensors expected = book.train(initial_weights(graph, options), samples, 12);
+    const pp::test::NamedTensors expected = book.train(initial_weights(graph, options), samples, 12);
     const plan::Plan plan = make_plan(
         {.model = graph, .replicas = {2}, .schedule = "pipedream", .mini_batch = 6, .micro_batches = 1});
-    CHECK(::test::largest_difference(expected, ::test::run_plan(plan, options).tensors) < 1e-6);
+    CHECK(pp::test::largest_difference(expected, pp::test::run_plan(plan, options).tensors) < 1e-6);
   }
 
   TEST_CASE("a step without a label that counts has no loss: skipped or the end, as any other") {
@@ -251,15 +251,15 @@ TEST_SUITE("librun/counted_labels") {
     options.steps = 1;
     options.epochs.reset();
     const plan::Plan plan = make_plan({.model = ignoring(-100), .cuts = {2}, .mini_batch = 12});
-    const ::test::Run one = ::test::run_plan(plan, options);
+    const pp::test::Run one = pp::test::run_plan(plan, options);
     options.steps = 2;
     options.on_nan = run::OnNan::skip;
-    const ::test::Run skipped = ::test::run_plan(plan, options);
+    const pp::test::Run skipped = pp::test::run_plan(plan, options);
     CHECK(skipped.report.skipped_steps == 1);
-    CHECK(::test::first_difference(one.tensors, skipped.tensors) == "");
+    CHECK(pp::test::first_difference(one.tensors, skipped.tensors) == "");
     options.on_nan.reset();
     CHECK_THROWS_WITH_AS(
-        ::test::run_plan(plan, options),
+        pp::test::run_plan(plan, options),
         "step 2: none of its labels counts, so it has no loss; give --on-nan skip, or larger mini-batches",
         Error);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace test {
+namespace pp::test {
 
 /// Of a little-endian machine, as the tests' are.
 template <class T>
@@ -32,4 +32,4 @@ inline std::string npy_bytes(const std::string& descr, const std::string& shape,
   return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header + elements;
 }
 
-}  // namespace test
+}  // namespace pp::test

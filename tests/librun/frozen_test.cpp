@@ -13,11 +13,12 @@
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/whole_model.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
-using ::test::NamedTensors;
+using pp::test::NamedTensors;
 
 namespace {
 
@@ -45,7 +46,7 @@ Case with_frozen(std::string what, ModelGraph model, const Names& layers) {
 }
 
 Case bit_fit() {
-  Case result{"BitFit", ::test::mlp(4), {}};
+  Case result{"BitFit", pp::test::mlp(4), {}};
   for (Layer& layer : result.model.layers) {
     if (layer.op != "linear") continue;
     layer.frozen.names = {"weight"};
@@ -113,7 +114,7 @@ Case frozen_embedding() {
 
 /// A second head that the loss does not read.
 Case unread_head() {
-  Case result{"unread head", ::test::mlp(3), {"aux.weight", "aux.bias"}};
+  Case result{"unread head", pp::test::mlp(3), {"aux.weight", "aux.bias"}};
   result.model.layers.push_back({"aux", "linear", {"tanh1"}, {{"out_features", std::int64_t{2}}}});
   result.model.outputs.push_back("aux");
   return result;
@@ -121,7 +122,7 @@ Case unread_head() {
 
 /// The first layers stand before a detach.
 Case cut_off() {
-  Case result{"detach", ::test::mlp(3), {"fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"}};
+  Case result{"detach", pp::test::mlp(3), {"fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"}};
   Layer cut{"cut", "aten", {"tanh1"}, {}};
   cut.call = AtenCall{.target = "aten::detach",
                       .arguments = {{"self", {TensorArgument{}}}},
@@ -135,10 +136,10 @@ Case cut_off() {
 }
 
 std::vector<Case> cases() {
-  return {with_frozen("body", ::test::mlp(4), {"fc0", "fc1", "fc2"}),
-          with_frozen("body with norms", ::test::residual_net(), {"conv0", "bn0", "conv1", "bn1"}),
-          with_frozen("norm weights", ::test::residual_net(), {"conv0", "conv1", "conv2", "conv3", "head"}),
-          with_frozen("first and last", ::test::mlp(4), {"fc0", "head"}),
+  return {with_frozen("body", pp::test::mlp(4), {"fc0", "fc1", "fc2"}),
+          with_frozen("body with norms", pp::test::residual_net(), {"conv0", "bn0", "conv1", "bn1"}),
+          with_frozen("norm weights", pp::test::residual_net(), {"conv0", "conv1", "conv2", "conv3", "head"}),
+          with_frozen("first and last", pp::test::mlp(4), {"fc0", "head"}),
           bit_fit(),
           lora(),
           frozen_embedding(),
@@ -180,7 +181,7 @@ at::Tensor named(const NamedTensors& tensors, const std::string& name) {
 }
 
 NamedTensors initial(const plan::Plan& plan, const run::RunOptions& options) {
-  const ::test::WholeModel model(plan, options);
+  const pp::test::WholeModel model(plan, options);
   return model.named(model.initial_weights(), model.initial_buffers());
 }
 
@@ -198,16 +199,16 @@ void check_kept(const Case& one, const plan::Plan& plan, const run::RunOptions& 
 /// Against training on one device of the same model without the word, whose optimizer does not get what is
 /// kept.
 void check_trained(const Case& one, const plan::Plan& plan, const run::RunOptions& options,
-                   const ::test::Run& found) {
+                   const pp::test::Run& found) {
   check_kept(one, plan, options, found.tensors);
-  const ::test::Promise promise = ::test::promise_of(plan);
+  const pp::test::Promise promise = pp::test::promise_of(plan);
   const auto order =
-      promise == ::test::Promise::reversed ? ::test::Order::descending : ::test::Order::ascending;
-  const ::test::Trained expected = ::test::train_alone(thawed(plan), options, order, {}, one.kept);
-  if (promise == ::test::Promise::rounding) {
-    CHECK(::test::largest_difference(expected.tensors, found.tensors) < 1e-5);
+      promise == pp::test::Promise::reversed ? pp::test::Order::descending : pp::test::Order::ascending;
+  const pp::test::Trained expected = pp::test::train_alone(thawed(plan), options, order, {}, one.kept);
+  if (promise == pp::test::Promise::rounding) {
+    CHECK(pp::test::largest_difference(expected.tensors, found.tensors) < 1e-5);
   } else {
-    CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+    CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
   }
 }
 
@@ -236,7 +237,7 @@ TEST_SUITE("librun/frozen") {
         CAPTURE(spec.schedule);
         CAPTURE(spec.replicas.size());
         const plan::Plan plan = make_plan(spec);
-        check_trained(one, plan, short_run(), ::test::run_plan(plan, short_run()));
+        check_trained(one, plan, short_run(), pp::test::run_plan(plan, short_run()));
       }
     }
   }
@@ -272,7 +273,7 @@ TEST_SUITE("librun/frozen") {
         options.synthetic_samples = 32;  // as many mini-batches for each replica
         if (spec.schedule == "hogwild" || spec.schedule == "downpour")
           options.momentum = 0, options.weight_decay = 0;
-        check_kept(one, plan, options, ::test::run_plan(plan, options).tensors);
+        check_kept(one, plan, options, pp::test::run_plan(plan, options).tensors);
       }
     }
   }
@@ -285,7 +286,7 @@ TEST_SUITE("librun/frozen") {
       PlanSpec first = cut_evenly(one.model, "1f1b", 3), second = cut_evenly(one.model, "zb-h1", 2);
       for (PlanSpec* spec : {&first, &second}) spec->optimizer = plan::OptimizerName::adam;
       const plan::Plan last = make_plan(second);
-      check_trained(one, last, options, ::test::run_parts({{make_plan(first), 2}, {last, 4}}, options));
+      check_trained(one, last, options, pp::test::run_parts({{make_plan(first), 2}, {last, 4}}, options));
     }
   }
 
@@ -302,7 +303,7 @@ TEST_SUITE("librun/frozen") {
   TEST_CASE("ten steps of imported models of which a part trains are those of torch.optim") {
     for (const char* kind : {"body", "lora", "bitfit", "norms", "embedding"}) {
       CAPTURE(kind);
-      const std::string path = std::string(PP_TEST_DATA "/import/tuned-") + kind;
+      const std::string path = pp::test::test_data("import/tuned-") + kind;
       const ModelGraph model = parse_model(read_file(path + ".json"));
       NamedTensors data, after;
       for (const auto& [name, tensor] : run::read_weights(path + ".golden.safetensors")) {
@@ -310,7 +311,7 @@ TEST_SUITE("librun/frozen") {
         (parameter ? after : data).emplace_back(parameter ? name.substr(6) : name, tensor);
       }
       const TestFolder folder;
-      ::test::write_tensors(folder.path() / "train.safetensors", data);
+      pp::test::write_tensors(folder.path() / "train.safetensors", data);
       run::RunOptions options;
       options.data = (folder.path() / "train.safetensors").string();
       options.initial_weights = path + ".weights.safetensors";
@@ -320,7 +321,7 @@ TEST_SUITE("librun/frozen") {
       PlanSpec spec = cut_evenly(model, "1f1b", 3);
       spec.mini_batch = 4;
       spec.micro_batches = 2;
-      const NamedTensors found = ::test::run_plan(make_plan(spec), options).tensors;
+      const NamedTensors found = pp::test::run_plan(make_plan(spec), options).tensors;
       for (const auto& [name, tensor] : after) {
         CAPTURE(name);
         CHECK(named(found, name).sub(tensor).abs().max().item<double>() < 1e-5);
@@ -338,7 +339,7 @@ TEST_SUITE("librun/frozen") {
     run::RunOptions options = short_run();
     options.checkpoint = folder.path();
     const plan::Plan plan = make_plan(cut_evenly(one.model, "1f1b", 2));
-    ::test::run_plan(plan, options);
+    pp::test::run_plan(plan, options);
     Names names;
     for (const auto& [name, tensor] : run::read_weights(folder.path() / "step-4" / "optimizer.safetensors"))
       names.push_back(name);
@@ -347,8 +348,8 @@ TEST_SUITE("librun/frozen") {
                          "b0.va.weight.momentum_buffer", "b0.vb.weight.momentum_buffer",
                          "b1.qa.weight.momentum_buffer", "b1.qb.weight.momentum_buffer",
                          "b1.va.weight.momentum_buffer", "b1.vb.weight.momentum_buffer"});
-    const ModelGraph nothing = with_frozen("all", ::test::mlp(1), {"fc0", "head"}).model;
-    ::test::SilentObserver observer;
+    const ModelGraph nothing = with_frozen("all", pp::test::mlp(1), {"fc0", "head"}).model;
+    pp::test::SilentObserver observer;
     CHECK_THROWS_WITH(
         run::run(make_plan({.model = nothing}), short_run(), observer),
         "model \"mlp\": nothing can be trained: its parameters are frozen, or the loss depends on none "

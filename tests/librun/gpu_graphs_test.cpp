@@ -30,12 +30,12 @@ run::GraphCount graphs_of(const run::RunReport& report) {
 
 /// The same weights and losses with and without graphs; gives what was recorded.
 run::GraphCount check_equal(const PlanSpec& spec, run::RunOptions options = short_run()) {
-  const plan::Plan plan = ::test::plan_on_cuda(spec);
-  const ::test::Run without = ::test::run_plan(plan, options);
+  const plan::Plan plan = pp::test::plan_on_cuda(spec);
+  const pp::test::Run without = pp::test::run_plan(plan, options);
   CHECK(graphs_of(without.report).recorded == 0);
   options.cuda_graphs = true;
-  const ::test::Run with = ::test::run_plan(plan, options);
-  CHECK(::test::first_difference(without.tensors, with.tensors) == "");
+  const pp::test::Run with = pp::test::run_plan(plan, options);
+  CHECK(pp::test::first_difference(without.tensors, with.tensors) == "");
   CHECK(with.report.step_losses == without.report.step_losses);
   return graphs_of(with.report);
 }
@@ -49,7 +49,7 @@ TEST_SUITE("gpu/librun/graphs") {
   // which the first one's recording is free again when the third begins: two for the others.
   TEST_CASE("one stage and two, batch norm and a long skip: the bits are the same") {
     PP_NEEDS_CUDA(1);
-    PlanSpec spec{.model = ::test::residual_net()};
+    PlanSpec spec{.model = pp::test::residual_net()};
     const run::GraphCount one = check_equal(spec);
     CHECK(one.recorded == 2);
     CHECK(one.replayed == 12);
@@ -64,7 +64,7 @@ TEST_SUITE("gpu/librun/graphs") {
     PP_NEEDS_CUDA(1);
     for (const std::string schedule : {"gpipe", "zb-h1", "interleaved", "zb-v", "dualpipe-v"}) {
       INFO(schedule);
-      PlanSpec spec{.model = ::test::residual_net(), .schedule = schedule};
+      PlanSpec spec{.model = pp::test::residual_net(), .schedule = schedule};
       spec.cuts = {2, 4, 8};
       CHECK(check_equal(spec).replayed == 4 * 12);
     }
@@ -82,19 +82,19 @@ TEST_SUITE("gpu/librun/graphs") {
     half.autocast = run::Autocast::bfloat16;
     CHECK(check_equal(text, half).replayed == 24);
     half.autocast = run::Autocast::float16;  // whose loss scale changes from step to step
-    CHECK(check_equal({.model = ::test::regression(), .cuts = {2}}, half).replayed == 24);
+    CHECK(check_equal({.model = pp::test::regression(), .cuts = {2}}, half).replayed == 24);
   }
 
   TEST_CASE("replicas, of which each has half of the micro-batches") {
     PP_NEEDS_CUDA(1);
-    CHECK(check_equal({.model = ::test::residual_net(), .replicas = {2}}).replayed == 12);
-    PlanSpec both_ways{.model = ::test::mlp(3), .cuts = {3}, .schedule = "chimera"};
+    CHECK(check_equal({.model = pp::test::residual_net(), .replicas = {2}}).replayed == 12);
+    PlanSpec both_ways{.model = pp::test::mlp(3), .cuts = {3}, .schedule = "chimera"};
     CHECK(check_equal(both_ways).replayed == 2 * 12);
   }
 
   TEST_CASE("layers that run again, accumulated mini-batches and limited norms") {
     PP_NEEDS_CUDA(1);
-    PlanSpec spec{.model = ::test::residual_net(), .cuts = {4}};
+    PlanSpec spec{.model = pp::test::residual_net(), .cuts = {4}};
     const ModelGraph graph = resolve(spec.model).graph;
     spec.rerun_layers = {graph.layers[1].name, graph.layers[5].name};
     run::RunOptions options = short_run();
@@ -105,12 +105,12 @@ TEST_SUITE("gpu/librun/graphs") {
 
   TEST_CASE("whole forwards that run again and stages that draw numbers run without") {
     PP_NEEDS_CUDA(1);
-    PlanSpec again{.model = ::test::mlp(3), .cuts = {3}};
+    PlanSpec again{.model = pp::test::mlp(3), .cuts = {3}};
     again.recompute = {plan::Recompute::always};
     CHECK(check_equal(again).replayed == 0);
     again.recompute = {plan::Recompute::except_last};  // a stage's last micro-batch
     CHECK(check_equal(again).recorded == 2);
-    const PlanSpec drops{.model = ::test::dropout_mlp(), .cuts = {7}};
+    const PlanSpec drops{.model = pp::test::dropout_mlp(), .cuts = {7}};
     CHECK(check_equal(drops).replayed == 12);  // the last layer
   }
 
@@ -119,10 +119,10 @@ TEST_SUITE("gpu/librun/graphs") {
     PP_NEEDS_CUDA(1);
     run::RunOptions options = short_run();
     options.epochs = 2;
-    PlanSpec spec{.model = ::test::residual_net(), .cuts = {4}};
+    PlanSpec spec{.model = pp::test::residual_net(), .cuts = {4}};
     CHECK(check_equal(spec, options).replayed == 2 * (12 + 16));
     options.cuda_graphs = true;
-    const run::RunReport report = ::test::run_plan(::test::plan_on_cuda(spec), options).report;
+    const run::RunReport report = pp::test::run_plan(pp::test::plan_on_cuda(spec), options).report;
     for (const run::WorkerReport& worker : report.workers) {
       REQUIRE(worker.graphs);
       CHECK(worker.peak > worker.graphs->bytes + worker.weights + worker.gradients);

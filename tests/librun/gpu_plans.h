@@ -3,7 +3,7 @@
 
 #include "tests/support/plans.h"
 
-namespace test {
+namespace pp::test {
 
 /// All workers on cuda:0, or worker w on cuda:w.
 enum class Sharing { one_device, device_each };
@@ -17,4 +17,4 @@ inline pp::plan::Plan plan_on_cuda(const PlanSpec& spec, Sharing sharing = Shari
   return plan;
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -18,8 +18,8 @@
 #include "tests/support/gpu.h"
 
 using namespace pp;
-using ::test::plan_on_cuda;
-using ::test::Sharing;
+using pp::test::plan_on_cuda;
+using pp::test::Sharing;
 
 namespace {
 
@@ -34,31 +34,31 @@ run::RunOptions short_run() {
 
 bool cuda_is_imitated() { return profile::cuda_device_name(0).starts_with("Imitation"); }
 
-::test::Run run_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device,
-                        const run::RunOptions& options = short_run()) {
-  return ::test::run_plan(plan_on_cuda(spec, sharing), options);
+pp::test::Run run_on_cuda(const PlanSpec& spec, Sharing sharing = Sharing::one_device,
+                          const run::RunOptions& options = short_run()) {
+  return pp::test::run_plan(plan_on_cuda(spec, sharing), options);
 }
 
 /// What the plan computes from synthetic data, with weights drawn from the seed.
-::test::NamedTensors infer_on_cuda(const PlanSpec& spec, run::InferOptions options) {
+pp::test::NamedTensors infer_on_cuda(const PlanSpec& spec, run::InferOptions options) {
   const TestFolder folder;
   options.data = "synthetic";
   options.synthetic_samples = 10;
   options.draw_weights = true;
   options.outputs = folder.path() / "outputs.safetensors";
-  ::test::SilentInference observer;
+  pp::test::SilentInference observer;
   run::infer(plan_on_cuda(spec), options, observer);
   return run::read_weights(options.outputs);
 }
 
 /// Worker w on rank w; ranks are threads.
-::test::NamedTensors weights_of_ranks(const PlanSpec& spec, Sharing sharing, run::RunOptions options) {
+pp::test::NamedTensors weights_of_ranks(const PlanSpec& spec, Sharing sharing, run::RunOptions options) {
   const TestFolder folder;
   options.save_weights = folder.path() / "weights.safetensors";
   const plan::Plan plan = plan_on_cuda(spec, sharing);
   pp::test::Wires wires(static_cast<int>(plan.workers.size()));
   pp::test::on_ranks(wires, [&](pp::test::ThreadPeers& peers) {
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     run::run_together(peers, plan, options, observer, [] { return false; });
   });
   return run::read_weights(options.save_weights);
@@ -68,17 +68,17 @@ bool cuda_is_imitated() { return profile::cuda_device_name(0).starts_with("Imita
 void check_cuts(PlanSpec spec, const std::vector<std::vector<int>>& cuts, Sharing sharing = Sharing::one_device,
                 const run::RunOptions& options = short_run()) {
   spec.cuts = {};
-  const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
+  const pp::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
   for (const std::vector<int>& cut : cuts) {
     spec.cuts = cut;
-    const ::test::Run found = run_on_cuda(spec, sharing, options);
-    CHECK(::test::first_difference(whole.tensors, found.tensors) == "");
+    const pp::test::Run found = run_on_cuda(spec, sharing, options);
+    CHECK(pp::test::first_difference(whole.tensors, found.tensors) == "");
     CHECK(found.report.step_losses == whole.report.step_losses);
   }
 }
 
 PlanSpec residual(const std::string& schedule) {
-  return {.model = ::test::residual_net(), .schedule = schedule};
+  return {.model = pp::test::residual_net(), .schedule = schedule};
 }
 
 }  // namespace
@@ -113,25 +113,25 @@ TEST_SUITE("gpu/librun") {
 
   TEST_CASE("split backwards and several stages per worker give the bits of one stage") {
     PP_NEEDS_CUDA(1);
-    const ::test::Run whole = run_on_cuda(residual("1f1b"));
+    const pp::test::Run whole = run_on_cuda(residual("1f1b"));
     for (const std::string schedule : {"zb-h1", "zb-h2", "interleaved", "zb-v", "dualpipe-v"}) {
       INFO(schedule);
       PlanSpec spec = residual(schedule);
       spec.cuts = {2, 4, 8};
-      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+      CHECK(pp::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
     }
   }
 
   TEST_CASE("weights on the host give the bits of one stage, on one device and on two") {
     PP_NEEDS_CUDA(2);
-    const ::test::Run whole = run_on_cuda(residual("1f1b"));
+    const pp::test::Run whole = run_on_cuda(residual("1f1b"));
     for (const bool prefetch : {false, true}) {
       PlanSpec spec = residual("harmony-pp");
       spec.cuts = {2, 4, 8};
       spec.chunks = 2;
       spec.prefetch = prefetch;
-      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
-      CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec, Sharing::device_each).tensors) == "");
+      CHECK(pp::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+      CHECK(pp::test::first_difference(whole.tensors, run_on_cuda(spec, Sharing::device_each).tensors) == "");
     }
   }
 
@@ -139,39 +139,39 @@ TEST_SUITE("gpu/librun") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec{.model = model::build_family(
                       "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1")};
-    const ::test::Run whole = run_on_cuda(spec);
+    const pp::test::Run whole = run_on_cuda(spec);
     spec.cuts = {3};
     spec.recompute = {plan::Recompute::always};
-    CHECK(::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
+    CHECK(pp::test::first_difference(whole.tensors, run_on_cuda(spec).tensors) == "");
   }
 
   TEST_CASE("what keeps several versions or copies of weights is that of the CPU to rounding") {
     PP_NEEDS_CUDA(1);
     for (const std::string schedule : {"pipedream", "chimera"}) {
       INFO(schedule);
-      PlanSpec spec{.model = ::test::mlp(3), .cuts = {3}, .schedule = schedule};
+      PlanSpec spec{.model = pp::test::mlp(3), .cuts = {3}, .schedule = schedule};
       if (schedule == "pipedream") spec.micro_batches = 1;
       spec.dtype = DType::float64;
-      const ::test::Run cpu = ::test::run_plan(make_plan(spec), short_run());
-      CHECK(::test::largest_difference(cpu.tensors, run_on_cuda(spec).tensors) < 1e-10);
+      const pp::test::Run cpu = pp::test::run_plan(make_plan(spec), short_run());
+      CHECK(pp::test::largest_difference(cpu.tensors, run_on_cuda(spec).tensors) < 1e-10);
     }
   }
 
   TEST_CASE("an exact sum in float64 is that of the CPU to rounding") {
     PP_NEEDS_CUDA(1);
-    PlanSpec spec{.model = ::test::mlp(3), .cuts = {3}};
+    PlanSpec spec{.model = pp::test::mlp(3), .cuts = {3}};
     spec.dtype = DType::float64;
-    const ::test::Run cpu = ::test::run_plan(make_plan(spec), short_run());
-    CHECK(::test::largest_difference(cpu.tensors, run_on_cuda(spec).tensors) < 1e-10);
+    const pp::test::Run cpu = pp::test::run_plan(make_plan(spec), short_run());
+    CHECK(pp::test::largest_difference(cpu.tensors, run_on_cuda(spec).tensors) < 1e-10);
   }
 
   TEST_CASE("replicas on one device give the single device's weights to rounding") {
     PP_NEEDS_CUDA(1);
-    PlanSpec spec{.model = ::test::mlp(3)};
+    PlanSpec spec{.model = pp::test::mlp(3)};
     spec.dtype = DType::float64;
-    const ::test::Run whole = run_on_cuda(spec);
+    const pp::test::Run whole = run_on_cuda(spec);
     spec.replicas = {2};
-    CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec).tensors) < 1e-10);
+    CHECK(pp::test::largest_difference(whole.tensors, run_on_cuda(spec).tensors) < 1e-10);
   }
 
   // Ranks on one GPU send by their hosts, those with one each by NCCL, which the imitation does not have.
@@ -179,7 +179,7 @@ TEST_SUITE("gpu/librun") {
     PP_NEEDS_CUDA(1);
     std::vector<Sharing> sharings{Sharing::one_device};
     if (profile::cuda_device_count() > 1 && !cuda_is_imitated()) sharings.push_back(Sharing::device_each);
-    PlanSpec cut = residual("1f1b"), replicated{.model = ::test::mlp(3), .replicas = {2}};
+    PlanSpec cut = residual("1f1b"), replicated{.model = pp::test::mlp(3), .replicas = {2}};
     cut.cuts = {4};
     PlanSpec overlapped = replicated;
     overlapped.all_reduce_overlap = 1;
@@ -189,12 +189,12 @@ TEST_SUITE("gpu/librun") {
     recorded.cuda_graphs = true;
     for (const Sharing sharing : sharings) {
       for (const PlanSpec& spec : {cut, replicated, overlapped}) {
-        const ::test::NamedTensors one = run_on_cuda(spec).tensors;
-        CHECK(::test::first_difference(one, weights_of_ranks(spec, sharing, short_run())) == "");
-        CHECK(::test::first_difference(one, weights_of_ranks(spec, sharing, recorded)) == "");
+        const pp::test::NamedTensors one = run_on_cuda(spec).tensors;
+        CHECK(pp::test::first_difference(one, weights_of_ranks(spec, sharing, short_run())) == "");
+        CHECK(pp::test::first_difference(one, weights_of_ranks(spec, sharing, recorded)) == "");
       }
-      CHECK(::test::first_difference(run_on_cuda(cut, Sharing::one_device, half).tensors,
-                                     weights_of_ranks(cut, sharing, half)) == "");
+      CHECK(pp::test::first_difference(run_on_cuda(cut, Sharing::one_device, half).tensors,
+                                       weights_of_ranks(cut, sharing, half)) == "");
     }
   }
 
@@ -204,8 +204,8 @@ TEST_SUITE("gpu/librun") {
     spec.cuts = {4, 9};
     run::RunOptions waiting = short_run();
     waiting.wait_each_operation = true;
-    const ::test::Run ahead = run_on_cuda(spec), behind = run_on_cuda(spec, Sharing::one_device, waiting);
-    CHECK(::test::first_difference(ahead.tensors, behind.tensors) == "");
+    const pp::test::Run ahead = run_on_cuda(spec), behind = run_on_cuda(spec, Sharing::one_device, waiting);
+    CHECK(pp::test::first_difference(ahead.tensors, behind.tensors) == "");
     CHECK(ahead.report.step_losses == behind.report.step_losses);
     CHECK(ahead.report.workers[0].peak == behind.report.workers[0].peak);
   }
@@ -218,10 +218,10 @@ TEST_SUITE("gpu/librun") {
     options.steps.reset();
     options.epochs = 2;
     PlanSpec spec = residual("1f1b");
-    const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
+    const pp::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
     spec.cuts = {4};
-    const ::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
-    CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
+    const pp::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
+    CHECK(pp::test::first_difference(whole.tensors, cut.tensors) == "");
     REQUIRE(cut.report.epochs.size() == 2);
     CHECK(cut.report.epochs[1].test_loss == whole.report.epochs[1].test_loss);
     CHECK(cut.report.epochs[1].test_accuracy == whole.report.epochs[1].test_accuracy);
@@ -231,61 +231,61 @@ TEST_SUITE("gpu/librun") {
     PP_NEEDS_CUDA(2);
     PlanSpec spec = residual("1f1b");
     spec.dtype = DType::float64;
-    const ::test::Run whole = run_on_cuda(spec);
+    const pp::test::Run whole = run_on_cuda(spec);
     spec.replicas = {2};
     for (const Sharing sharing : {Sharing::one_device, Sharing::device_each})
-      CHECK(::test::largest_difference(whole.tensors, run_on_cuda(spec, sharing).tensors) < 1e-10);
+      CHECK(pp::test::largest_difference(whole.tensors, run_on_cuda(spec, sharing).tensors) < 1e-10);
   }
 
   TEST_CASE("float16 with its scale: steps are skipped and the bits are those of one stage") {
     PP_NEEDS_CUDA(1);
     // An error of 2 has the gradient 1, of which 2^16 is more than float16 holds: the first steps are skipped.
-    PlanSpec spec{.model = ::test::regression(), .mini_batch = 2, .micro_batches = 2};
+    PlanSpec spec{.model = pp::test::regression(), .mini_batch = 2, .micro_batches = 2};
     run::RunOptions options = short_run();
     options.steps = 12;
     options.autocast = run::Autocast::float16;
-    const ::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
+    const pp::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
     CHECK(whole.report.skipped_steps > 0);
     CHECK(whole.report.skipped_steps < 12);
     for (const std::string schedule : {"1f1b", "zb-h1"}) {
       INFO(schedule);
       spec.schedule = schedule;
       spec.cuts = {2};
-      const ::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
+      const pp::test::Run cut = run_on_cuda(spec, Sharing::one_device, options);
       CHECK(cut.report.skipped_steps == whole.report.skipped_steps);
-      CHECK(::test::first_difference(whole.tensors, cut.tensors) == "");
+      CHECK(pp::test::first_difference(whole.tensors, cut.tensors) == "");
     }
   }
 
   TEST_CASE("inference: outputs of every cut, and tokens, are those of one stage") {
     PP_NEEDS_CUDA(1);
-    PlanSpec images{.model = ::test::residual_net()};
+    PlanSpec images{.model = pp::test::residual_net()};
     run::InferOptions options;
     options.micro_batch = 3;  // the last pass has one row
     const auto whole = infer_on_cuda(images, options);
     for (const std::vector<int>& cuts : {std::vector<int>{4}, {3, 8}}) {
       images.cuts = cuts;
-      CHECK(::test::first_difference(whole, infer_on_cuda(images, options)) == "");
+      CHECK(pp::test::first_difference(whole, infer_on_cuda(images, options)) == "");
     }
     PlanSpec text{.model =
                       model::build_family("transformer:layers=2,width=8,heads=2,vocabulary=19,sequence=9")};
     options.generation = run::GenerationOptions{.new_tokens = 5, .prompt_length = 3};
     const auto tokens = infer_on_cuda(text, options);
     text.cuts = {4, 12};
-    CHECK(::test::first_difference(tokens, infer_on_cuda(text, options)) == "");
+    CHECK(pp::test::first_difference(tokens, infer_on_cuda(text, options)) == "");
   }
 
   TEST_CASE("imported graphs and calls of LibTorch give the bits of one stage, in training and inference") {
     PP_NEEDS_CUDA(1);
     run::InferOptions options;
     options.micro_batch = 3;
-    for (PlanSpec spec :
-         {PlanSpec{.model = ::test::imported_residual()}, PlanSpec{.model = ::test::imported_attention()}}) {
+    for (PlanSpec spec : {PlanSpec{.model = pp::test::imported_residual()},
+                          PlanSpec{.model = pp::test::imported_attention()}}) {
       CAPTURE(spec.model.name);
       check_cuts(spec, {{2}, {1, 4}});
       const auto whole = infer_on_cuda(spec, options);
       spec.cuts = {4};
-      CHECK(::test::first_difference(whole, infer_on_cuda(spec, options)) == "");
+      CHECK(pp::test::first_difference(whole, infer_on_cuda(spec, options)) == "");
     }
   }
 
@@ -305,7 +305,7 @@ TEST_SUITE("gpu/librun") {
     PP_NEEDS_CUDA(1);
     PlanSpec spec = residual("1f1b");
     spec.cuts = {4};
-    const ::test::Run found = run_on_cuda(spec);
+    const pp::test::Run found = run_on_cuda(spec);
     REQUIRE(found.report.workers.size() == 2);
     for (const run::WorkerReport& worker : found.report.workers) {
       CHECK(worker.peak > Bytes(0));

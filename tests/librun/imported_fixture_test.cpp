@@ -11,6 +11,7 @@
 #include "tests/librun/model_alone.h"
 #include "tests/librun/reference.h"
 #include "tests/support/model_values.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -26,10 +27,10 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 struct Fixture {
   explicit Fixture(const std::string& name)
-      : weights_file(PP_TEST_DATA "/import/" + name + ".weights.safetensors"),
-        model(parse_model(read_file(PP_TEST_DATA "/import/" + name + ".json"))),
+      : weights_file(pp::test::test_data("import/" + name + ".weights.safetensors")),
+        model(parse_model(read_file(pp::test::test_data("import/" + name + ".json")))),
         weights(read(weights_file)),
-        golden(read(PP_TEST_DATA "/import/" + name + ".golden.safetensors")) {}
+        golden(read(pp::test::test_data("import/" + name + ".golden.safetensors"))) {}
 
   static Tensors read(const std::filesystem::path& file) {
     Tensors tensors;

@@ -1,6 +1,6 @@
 #include "tests/librun/imported_models.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -190,4 +190,4 @@ std::string_view imported_attention_text() {
 ModelGraph imported_residual() { return parse_model(imported_residual_text()); }
 ModelGraph imported_attention() { return parse_model(imported_attention_text()); }
 
-}  // namespace test
+}  // namespace pp::test

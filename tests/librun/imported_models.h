@@ -5,7 +5,7 @@
 
 #include "libprofile/core/model/model_graph.h"
 
-namespace test {
+namespace pp::test {
 
 /// Convolutions, a residual block with two batch norms and dropout as one graph, one with a twice called
 /// module, a head: 6 layers. The loss is a graph as well.
@@ -16,4 +16,4 @@ pp::ModelGraph imported_residual();
 std::string_view imported_attention_text();
 pp::ModelGraph imported_attention();
 
-}  // namespace test
+}  // namespace pp::test

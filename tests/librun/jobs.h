@@ -3,7 +3,7 @@
 
 #include "librun/worker/job.h"
 
-namespace test {
+namespace pp::test {
 
 /// Commands the whole run at once, as a driver would that waits for nothing.
 inline void command_all(pp::run::Job& job) {
@@ -17,4 +17,4 @@ inline void command_all(pp::run::Job& job) {
   job.commands.stop();
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -86,7 +86,7 @@ struct Outcome {
 
 Outcome outcome_of(Job& job) {
   Crew crew(job);
-  ::test::SilentObserver observer;
+  pp::test::SilentObserver observer;
   const std::function<bool()> never = [] { return false; };
   Driver driver(job, observer, never);
   driver.drive();
@@ -131,13 +131,13 @@ TEST_SUITE("librun/message_passing") {
         "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
     const ModelGraph recurrent = model::build_family("gnmt:layers=3,width=8,vocabulary=13,source=5,target=4");
     for (const PlanSpec& spec :
-         {PlanSpec{.model = ::test::skip_mlp(), .cuts = {2, 4}, .micro_batches = 2},
-          PlanSpec{.model = ::test::dropout_mlp(), .cuts = {3}, .replicas = {2, 1}, .micro_batches = 2},
+         {PlanSpec{.model = pp::test::skip_mlp(), .cuts = {2, 4}, .micro_batches = 2},
+          PlanSpec{.model = pp::test::dropout_mlp(), .cuts = {3}, .replicas = {2, 1}, .micro_batches = 2},
           PlanSpec{.model = language, .cuts = {3}, .micro_batches = 2, .recompute = {plan::Recompute::always}},
           PlanSpec{.model = recurrent, .cuts = {2, 4}, .schedule = "gpipe", .micro_batches = 2},
-          PlanSpec{.model = ::test::mlp(3), .cuts = {1, 3, 5}, .schedule = "interleaved", .micro_batches = 2},
-          PlanSpec{.model = ::test::mlp(3), .cuts = {1, 3, 5}, .schedule = "zb-v", .micro_batches = 2},
-          PlanSpec{.model = ::test::mlp(2),
+          PlanSpec{.model = pp::test::mlp(3), .cuts = {1, 3, 5}, .schedule = "interleaved", .micro_batches = 2},
+          PlanSpec{.model = pp::test::mlp(3), .cuts = {1, 3, 5}, .schedule = "zb-v", .micro_batches = 2},
+          PlanSpec{.model = pp::test::mlp(2),
           .cuts = {2},
           .replicas = {2, 1},
           .schedule = "pipedream",
@@ -156,6 +156,7 @@ TEST_SUITE("librun/message_passing") {
     options.synthetic_samples = 40;
     options.epochs = 2;
     options.accumulate = 3;  // steps of 3 and 2 mini-batches
-    check_equal(make_plan({.model = ::test::residual_net(), .cuts = {4, 9}, .dtype = DType::float64}), options);
+    check_equal(make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .dtype = DType::float64}),
+                options);
   }
 }

@@ -53,11 +53,11 @@ struct Masters {
 // Gradients of half weights by one autograd graph for each micro-batch, added up in float32; then torch.optim's
 // SGD with momentum, or AdamW, on the master, whose rounded values are the next weights.
 Masters train_by_loop(const plan::Plan& plan, const run::RunOptions& options) {
-  ::test::WholeModel model(plan, options);
-  ::test::LayerTensors weights = model.initial_weights();
+  pp::test::WholeModel model(plan, options);
+  pp::test::LayerTensors weights = model.initial_weights();
   Masters masters;
   Tensors first, second;
-  for (const at::Tensor& weight : ::test::flat(weights)) {
+  for (const at::Tensor& weight : pp::test::flat(weights)) {
     masters.first.push_back(weight.detach().to(at::kFloat));
     masters.last.push_back(masters.first.back().clone());
     first.push_back(at::zeros_like(masters.first.back()));
@@ -72,11 +72,11 @@ Masters train_by_loop(const plan::Plan& plan, const run::RunOptions& options) {
       std::vector<std::int64_t> samples(static_cast<std::size_t>(size / count));
       std::iota(samples.begin(), samples.end(), step * size % model.samples() + m * size / count);
       const auto one = model.plain_gradient(weights, samples, 1.0 / count, {options.seed, step, m});
-      const Tensors gradients = ::test::flat(one.weights);
+      const Tensors gradients = pp::test::flat(one.weights);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i].add_(gradients[i].to(at::kFloat));
     }
     const auto t = static_cast<double>(step + 1);
-    const Tensors halves = ::test::flat(weights);
+    const Tensors halves = pp::test::flat(weights);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       at::Tensor& master = masters.last[i];
       if (plan.training.optimizer == plan::OptimizerName::sgd) {
@@ -108,8 +108,8 @@ std::map<std::string, at::Tensor> masters_in(const std::filesystem::path& folder
   return masters;
 }
 
-::test::Run train(const plan::Plan& plan, const run::RunOptions& options, int ranks = 1) {
-  return ranks == 1 ? ::test::run_plan(plan, options) : pp::test::run_on(ranks, plan, options);
+pp::test::Run train(const plan::Plan& plan, const run::RunOptions& options, int ranks = 1) {
+  return ranks == 1 ? pp::test::run_plan(plan, options) : pp::test::run_on(ranks, plan, options);
 }
 
 }  // namespace
@@ -121,12 +121,12 @@ TEST_SUITE("librun/mixed") {
   TEST_CASE("masters move as those of the plain loop, and weights are their rounded values") {
     for (const plan::OptimizerName optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
       const plan::Plan plan =
-          mixed_plan({.model = ::test::regression(), .cuts = {2}, .mini_batch = 8, .optimizer = optimizer});
+          mixed_plan({.model = pp::test::regression(), .cuts = {2}, .mini_batch = 8, .optimizer = optimizer});
       run::RunOptions options = options_of(6);
       const Masters expected = train_by_loop(plan, options);
       const TestFolder folder;
       options.checkpoint = folder.path() / "ck";
-      const ::test::Run found = train(plan, options);
+      const pp::test::Run found = train(plan, options);
       const auto masters = masters_in(options.checkpoint, 6);
       REQUIRE(masters.size() == expected.last.size());
       for (std::size_t i = 0; i < found.tensors.size(); ++i) {
@@ -147,7 +147,7 @@ TEST_SUITE("librun/mixed") {
     using enum plan::OptimizerName;
     for (const plan::OptimizerName optimizer : {sgd, adam, adamw, rmsprop, adagrad}) {
       for (const int replicas : {2, 3}) {
-        PlanSpec spec{.model = ::test::skip_mlp(64),
+        PlanSpec spec{.model = pp::test::skip_mlp(64),
                       .cuts = {2},
                       .replicas = {replicas, 1},
                       .mini_batch = 12,
@@ -159,12 +159,13 @@ TEST_SUITE("librun/mixed") {
         run::RunOptions options = options_of(4);
         options.clip_norm = 0.5;
         options.loss_scale = 256;
-        const ::test::Run expected = train(whole, options);
-        CHECK(::test::first_difference(expected.tensors, train(divided, options).tensors) == "");
-        CHECK(::test::first_difference(expected.tensors, train(divided, options, replicas + 1).tensors) == "");
+        const pp::test::Run expected = train(whole, options);
+        CHECK(pp::test::first_difference(expected.tensors, train(divided, options).tensors) == "");
+        CHECK(pp::test::first_difference(expected.tensors, train(divided, options, replicas + 1).tensors) ==
+              "");
         for (const auto& [first, second] : {std::pair{divided, whole}, {whole, divided}, {divided, divided}}) {
-          const ::test::Run parts = ::test::run_parts({{first, 2}, {second, 4}}, options);
-          CHECK(::test::first_difference(expected.tensors, parts.tensors) == "");
+          const pp::test::Run parts = pp::test::run_parts({{first, 2}, {second, 4}}, options);
+          CHECK(pp::test::first_difference(expected.tensors, parts.tensors) == "");
           CHECK(parts.report.step_losses == expected.report.step_losses);
         }
       }
@@ -174,10 +175,10 @@ TEST_SUITE("librun/mixed") {
   // The weights of a float32 file are finer than bfloat16: the master keeps them, also where nothing moves it.
   TEST_CASE("a master begins with given weights as they are in their file") {
     const TestFolder folder;
-    PlanSpec spec{.model = ::test::regression(), .mini_batch = 8};
+    PlanSpec spec{.model = pp::test::regression(), .mini_batch = 8};
     run::RunOptions options = options_of(1);
     options.save_weights = folder.path() / "float32.safetensors";
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     run::run(make_plan(spec), options, observer);
     const auto given = run::read_weights(options.save_weights);
     options.initial_weights = std::exchange(options.save_weights, {});
@@ -194,7 +195,7 @@ TEST_SUITE("librun/mixed") {
   // libplan/cost/README.md), of which replicas hold a part of the last 12.
   TEST_CASE("bytes are 2 + 4 + 12/q a parameter, and the peak is what the plan promises within 2 %") {
     profile::prepare_process();
-    ::test::SilentProfiling silent;
+    pp::test::SilentProfiling silent;
     profile::ProfileOptions profiling{
         .micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5};
     profiling.dtype = DType::bfloat16;
@@ -215,7 +216,7 @@ TEST_SUITE("librun/mixed") {
       const plan::Plan plan = std::get<plan::Plan>(plan::find_plan(profile, cluster, request));
       run::RunOptions options = options_of(2);
       options.synthetic_samples = 8 * replicas;
-      ::test::SilentObserver observer;
+      pp::test::SilentObserver observer;
       const run::RunReport report = run::run(plan, options, observer);
       for (std::size_t w = 0; w < report.workers.size(); ++w) {
         const run::WorkerReport& worker = report.workers[w];
@@ -237,7 +238,7 @@ TEST_SUITE("librun/mixed") {
       }
       return std::string("accepted");
     };
-    PlanSpec spec{.model = ::test::regression(), .cuts = {2}, .mini_batch = 8};
+    PlanSpec spec{.model = pp::test::regression(), .cuts = {2}, .mini_batch = 8};
     plan::Plan plan = mixed_plan(spec);
     CHECK(refusal(plan) == "accepted");
     plan.training.dtype = DType::float32;

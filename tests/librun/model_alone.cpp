@@ -11,7 +11,7 @@
 #include "libprofile/model/ops.h"
 #include "librun/checkpoint/weights.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -85,4 +85,4 @@ void write_tensors(const std::filesystem::path& path, const NamedTensors& tensor
   file.commit();
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -5,7 +5,7 @@
 
 #include "tests/librun/reference.h"
 
-namespace test {
+namespace pp::test {
 
 class ModelAlone {
  public:
@@ -25,4 +25,4 @@ class ModelAlone {
 /// Such tensors as a safetensors file.
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors);
 
-}  // namespace test
+}  // namespace pp::test

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace test {
+namespace pp::test {
 
 namespace {
 
@@ -108,4 +108,4 @@ ModelGraph regression() {
   return model.linear("fc0", 6).add("tanh0", "tanh").linear("head", 2).finish("mse");
 }
 
-}  // namespace test
+}  // namespace pp::test

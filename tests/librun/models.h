@@ -3,7 +3,7 @@
 
 #include "libprofile/core/model/model_graph.h"
 
-namespace test {
+namespace pp::test {
 
 /// `layers` times linear + tanh, width 6, then a linear to 3 classes: 2*layers + 1 layers.
 pp::ModelGraph mlp(int layers);
@@ -21,4 +21,4 @@ pp::ModelGraph product();
 /// Regression: a linear, tanh, a linear, mse.
 pp::ModelGraph regression();
 
-}  // namespace test
+}  // namespace pp::test

@@ -11,7 +11,7 @@
 #include "tests/support/allocation_count.h"
 #include "tests/support/lock_count.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -113,4 +113,4 @@ RunCounts count_operations(const plan::Plan& plan, run::RunOptions options, std:
   return counts;
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -6,7 +6,7 @@
 
 #include "librun/run.h"
 
-namespace test {
+namespace pp::test {
 
 struct OperationCounts {
   std::int64_t operations = 0;
@@ -27,4 +27,4 @@ struct RunCounts {
 /// without replicas and recomputation.
 RunCounts count_operations(const pp::plan::Plan& plan, pp::run::RunOptions options, std::int64_t from);
 
-}  // namespace test
+}  // namespace pp::test

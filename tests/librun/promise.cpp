@@ -7,7 +7,7 @@
 
 #include "tests/librun/reference.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -93,4 +93,4 @@ Promise promise_of(const plan::Plan& plan) {
   return ordered(plan, Order::descending) ? reversed : rounding;
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -3,7 +3,7 @@
 
 #include "libplan/plan.h"
 
-namespace test {
+namespace pp::test {
 
 /// bits: those of one device; reversed: those of one that adds the last micro-batch's gradients first;
 /// rounding: the same sums in another order; stream: those of its recursion; unknown: a stream for which there
@@ -13,4 +13,4 @@ enum class Promise { bits, reversed, rounding, stream, unknown };
 /// `plan` must be valid.
 Promise promise_of(const pp::plan::Plan& plan);
 
-}  // namespace test
+}  // namespace pp::test

@@ -31,7 +31,7 @@ inline std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::R
   Wires own(ranks);
   on_ranks(wires ? *wires : own, [&](ThreadPeers& peers) {
     Ending& ending = endings[static_cast<std::size_t>(peers.rank())];
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     plan::Plan mine = plan;
     run::RunOptions settings = options;
     if (change) change(peers, mine, settings);
@@ -47,7 +47,7 @@ inline std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::R
   return endings;
 }
 
-inline ::test::Run run_on(int ranks, const plan::Plan& plan, run::RunOptions options) {
+inline pp::test::Run run_on(int ranks, const plan::Plan& plan, run::RunOptions options) {
   const TestFolder folder;
   options.save_weights = folder.path() / "weights.safetensors";
   std::vector<Ending> endings = train(ranks, plan, options);

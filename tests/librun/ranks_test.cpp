@@ -44,8 +44,8 @@ run::RunOptions options_for(const plan::Plan& plan) {
 }
 
 void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& options) {
-  const ::test::Run expected = ::test::run_plan(plan, options), found = run_on(ranks, plan, options);
-  CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+  const pp::test::Run expected = pp::test::run_plan(plan, options), found = run_on(ranks, plan, options);
+  CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
   CHECK(found.report.step_losses == expected.report.step_losses);
   REQUIRE(found.report.epochs.size() == expected.report.epochs.size());
   for (std::size_t e = 0; e < found.report.epochs.size(); ++e)
@@ -77,10 +77,10 @@ TEST_SUITE("librun/ranks") {
     const ModelGraph language = model::build_family(
         "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
     for (const PlanSpec& spec :
-         {PlanSpec{.model = ::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
+         {PlanSpec{.model = pp::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
           PlanSpec{
-              .model = ::test::residual_net(), .cuts = {4, 9}, .memory_format = MemoryFormat::channels_last},
-          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3, 6}},
+              .model = pp::test::residual_net(), .cuts = {4, 9}, .memory_format = MemoryFormat::channels_last},
+          PlanSpec{.model = pp::test::shared_mlp(), .cuts = {3, 6}},
           PlanSpec{.model = language, .cuts = {2, 4}}}) {
       const plan::Plan plan = make_plan(spec);
       CAPTURE(plan.model.name);
@@ -98,11 +98,11 @@ TEST_SUITE("librun/ranks") {
 
   TEST_CASE("a copy of shared weights on a rank without their owner is loaded as well") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = ::test::shared_mlp(), .cuts = {3, 6}});
+    const plan::Plan plan = make_plan({.model = pp::test::shared_mlp(), .cuts = {3, 6}});
     run::RunOptions options = options_for(plan);
     options.seed = 7;
     options.save_weights = folder.path() / "other.safetensors";
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     run::run(plan, options, observer);
     options.seed = 1;
     options.initial_weights = std::exchange(options.save_weights, {});
@@ -122,20 +122,20 @@ TEST_SUITE("librun/ranks") {
       options.clip_norm = plan.workers.front().program.stream || spec->schedule == "parameter-server"
                               ? std::nullopt
                               : std::optional(0.5);
-      const ::test::Run expected = ::test::run_plan(plan, options);
+      const pp::test::Run expected = pp::test::run_plan(plan, options);
       const TestFolder folder;
       options.save_weights = folder.path() / "weights.safetensors";
       Wires wires(4, /*late=*/true);
       for (const Ending& ending : train(4, plan, options, {}, &wires)) REQUIRE(ending.error == "");
-      CHECK(::test::first_difference(expected.tensors, run::read_weights(options.save_weights)) == "");
+      CHECK(pp::test::first_difference(expected.tensors, run::read_weights(options.save_weights)) == "");
     }
   }
 
   TEST_CASE("workers stand where the plan's ranks say, where it names as many") {
-    plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     for (std::size_t w = 0; w < 3; ++w) plan.workers[w].rank = w == 1 ? 0 : 1;
     check_same(2, plan, options_for(plan));
-    ::test::SilentObserver observer;
+    pp::test::SilentObserver observer;
     run::run(plan, options_for(plan), observer);
     CHECK(std::ranges::count(observer.warnings,
                              "the plan is for 2 ranks and this process has all their workers; start it with "
@@ -143,8 +143,8 @@ TEST_SUITE("librun/ranks") {
   }
 
   TEST_CASE("an all-reduce sends each member's vector 2(q-1)/q times") {
-    const plan::Plan plan =
-        make_plan({.model = ::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
+    const plan::Plan plan = make_plan(
+        {.model = pp::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
     run::RunOptions options = options_for(plan);
     options.steps = 1;
     Wires wires(3);
@@ -158,15 +158,15 @@ TEST_SUITE("librun/ranks") {
   // The skip's layer of 1 MiB is a bucket of its own; where a replica has no micro-batch, its share is zero.
   TEST_CASE("all-reduces beside the last backward, where the plan counts on them: the bits of one process") {
     for (PlanSpec spec :
-         {PlanSpec{.model = ::test::mlp(8), .schedule = "data-parallel", .micro_batches = 4},
-          PlanSpec{.model = ::test::skip_mlp(512), .schedule = "data-parallel", .micro_batches = 2},
-          PlanSpec{.model = ::test::residual_net(), .cuts = {4}, .micro_batches = 4},
-          PlanSpec{.model = ::test::shared_mlp(), .cuts = {3}, .schedule = "gpipe"},
-          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "hybrid"},
-          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "pipedream", .micro_batches = 1},
-          PlanSpec{.model = ::test::residual_net(), .cuts = {4}, .schedule = "2bw"},
-          PlanSpec{.model = ::test::mlp(8), .cuts = {4}, .schedule = "macrobatch"},
-          PlanSpec{.model = ::test::mlp(8), .cuts = {4, 8, 12}, .schedule = "chimera"}}) {
+         {PlanSpec{.model = pp::test::mlp(8), .schedule = "data-parallel", .micro_batches = 4},
+          PlanSpec{.model = pp::test::skip_mlp(512), .schedule = "data-parallel", .micro_batches = 2},
+          PlanSpec{.model = pp::test::residual_net(), .cuts = {4}, .micro_batches = 4},
+          PlanSpec{.model = pp::test::shared_mlp(), .cuts = {3}, .schedule = "gpipe"},
+          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "hybrid"},
+          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "pipedream", .micro_batches = 1},
+          PlanSpec{.model = pp::test::residual_net(), .cuts = {4}, .schedule = "2bw"},
+          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "macrobatch"},
+          PlanSpec{.model = pp::test::mlp(8), .cuts = {4, 8, 12}, .schedule = "chimera"}}) {
       if (spec.schedule != "chimera") spec.replicas.assign(spec.cuts.size() + 1, 2);
       if (spec.schedule == "data-parallel") spec.replicas = {3};
       spec.all_reduce_overlap = 0.5;
@@ -184,8 +184,8 @@ TEST_SUITE("librun/ranks") {
 
   // One step of three replicas; the first AR to begin finds what went before it.
   TEST_CASE("an all-reduce that the plan overlaps has begun before its AR, any other has not") {
-    plan::Plan plan =
-        make_plan({.model = ::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
+    plan::Plan plan = make_plan(
+        {.model = pp::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
     for (const double overlap : {0.0, 1.0}) {
       plan.predicted.all_reduce_overlap = overlap;
       run::RunOptions options = options_for(plan);
@@ -205,9 +205,9 @@ TEST_SUITE("librun/ranks") {
 
   TEST_CASE("a checkpoint of three ranks goes on on two and on one, with the bits of a run that went through") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = ::test::dropout_mlp(), .cuts = {2, 4, 6}});
+    const plan::Plan plan = make_plan({.model = pp::test::dropout_mlp(), .cuts = {2, 4, 6}});
     run::RunOptions options = options_for(plan);
-    const ::test::Run whole = ::test::run_plan(plan, options);
+    const pp::test::Run whole = pp::test::run_plan(plan, options);
     options.checkpoint = folder.path() / "ck";
     options.checkpoint_steps = 2;
     options.steps = 5;
@@ -216,7 +216,7 @@ TEST_SUITE("librun/ranks") {
     options.steps = 9;
     run_on(2, plan, options);
     options.steps = 12;
-    CHECK(::test::first_difference(whole.tensors, ::test::run_plan(plan, options).tensors) == "");
+    CHECK(pp::test::first_difference(whole.tensors, pp::test::run_plan(plan, options).tensors) == "");
   }
 
   // Three stages with adam. What a rank writes is what its workers have: two copies of nothing, nothing
@@ -225,9 +225,9 @@ TEST_SUITE("librun/ranks") {
     const TestFolder folder;
     const fs::path ck = folder.path() / "ck";
     const plan::Plan plan =
-        make_plan({.model = ::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
+        make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
     run::RunOptions options = options_for(plan);
-    const ::test::Run whole = ::test::run_plan(plan, options);
+    const pp::test::Run whole = pp::test::run_plan(plan, options);
     run::RunOptions begun = options;
     begun.steps = 7;
     begun.checkpoint = ck;
@@ -251,15 +251,15 @@ TEST_SUITE("librun/ranks") {
     CHECK(names == expected);
 
     options.resume = ck;
-    CHECK(::test::first_difference(whole.tensors, run_on(2, plan, options).tensors) == "");
+    CHECK(pp::test::first_difference(whole.tensors, run_on(2, plan, options).tensors) == "");
     const plan::Plan other =
-        make_plan({.model = ::test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adam});
-    CHECK(::test::first_difference(whole.tensors, ::test::run_plan(other, options).tensors) == "");
+        make_plan({.model = pp::test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adam});
+    CHECK(pp::test::first_difference(whole.tensors, pp::test::run_plan(other, options).tensors) == "");
   }
 
   TEST_CASE("a checkpoint folder that ranks do not share ends the run, which says so") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
     run::RunOptions options = options_for(plan);
     options.checkpoint = folder.path() / "ck";
     const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto&, run::RunOptions& o) {
@@ -274,30 +274,30 @@ TEST_SUITE("librun/ranks") {
       "--all-reduce fast adds by the library: with two replicas the bits of one process, with four to "
       "rounding") {
     for (const int replicas : {2, 4}) {
-      const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}, .replicas = {replicas, 1}});
+      const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}, .replicas = {replicas, 1}});
       run::RunOptions options = options_for(plan);
-      const ::test::Run expected = ::test::run_plan(plan, options);
+      const pp::test::Run expected = pp::test::run_plan(plan, options);
       options.all_reduce = run::AllReduce::fast;
       std::atomic<int> sums = 0;
       const TestFolder folder;
       options.save_weights = folder.path() / "weights.safetensors";
       Wires wires(replicas + 1);
       pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
-        ::test::SilentObserver observer;
+        pp::test::SilentObserver observer;
         run::run_together(peers, plan, options, observer, [] { return false; });
         sums += peers.sums;
       });
       CHECK(sums == 12 * replicas);  // 12 steps; the second stage has no replicas
       const auto found = run::read_weights(options.save_weights);
       REQUIRE(found.size() == expected.tensors.size());
-      if (replicas == 2) CHECK(::test::first_difference(expected.tensors, found) == "");
+      if (replicas == 2) CHECK(pp::test::first_difference(expected.tensors, found) == "");
       for (std::size_t i = 0; i < found.size(); ++i)
         CHECK(found[i].second.allclose(expected.tensors[i].second, 1e-5, 1e-6));
     }
   }
 
   TEST_CASE("a rank that cannot make its workers ends all, and rank 0 says why") {
-    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     const auto endings = train(3, plan, options_for(plan), [](ThreadPeers& peers, auto&, auto&) {
       if (peers.rank() == 1) peers.tags = 2;
     });
@@ -306,14 +306,14 @@ TEST_SUITE("librun/ranks") {
   }
 
   TEST_CASE("more ranks than workers are refused with the command that fits") {
-    const auto endings = train(3, make_plan({.model = ::test::mlp(2), .cuts = {2}}), {});
+    const auto endings = train(3, make_plan({.model = pp::test::mlp(2), .cuts = {2}}), {});
     CHECK(endings[0].error == "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");
     CHECK_FALSE(endings[0].said_elsewhere);
     for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
   }
 
   TEST_CASE("ranks of another mind are refused before any work, by name") {
-    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
     const run::RunOptions options = options_for(plan);
     const auto refusal = [&](const Change& change) {
       const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto& p, auto& o) {
@@ -343,14 +343,14 @@ TEST_SUITE("librun/ranks") {
 
   TEST_CASE("ranks that begin with other weights, or from other checkpoints, are refused with both files") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
     const auto weights_of = [&](std::uint64_t seed, const std::string& name) {
       run::RunOptions options = options_for(plan);
       options.seed = seed;
       options.steps = 4;
       options.save_weights = folder.path() / (name + ".safetensors");
       options.checkpoint = folder.path() / name;
-      ::test::SilentObserver observer;
+      pp::test::SilentObserver observer;
       run::run(plan, options, observer);
     };
     weights_of(7, "a");
@@ -385,7 +385,7 @@ TEST_SUITE("librun/ranks") {
   // 24 samples of x [width] and y; the sample in the middle differs: count, first and last sample do not.
   TEST_CASE("ranks whose data differ within are refused while they train, with rank and file") {
     const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = ::test::mlp(2), .cuts = {2}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
     const auto width = plan.model.inputs.front().type.shape.front();
     for (const int which : {0, 1}) {
       std::vector<float> x(static_cast<std::size_t>(24 * width), 0.5F);
@@ -397,7 +397,7 @@ TEST_SUITE("librun/ranks") {
                                  std::to_string(96 * width) + ", " + std::to_string(96 * width + 192) + "]}}";
       fs::create_directory(folder.path() / std::to_string(which));
       folder.write(std::to_string(which) + "/train.safetensors",
-                   ::test::safetensors_bytes(header, ::test::bytes_of(x) + ::test::bytes_of(y)));
+                   pp::test::safetensors_bytes(header, pp::test::bytes_of(x) + pp::test::bytes_of(y)));
     }
     for (const int second : {0, 1}) {
       const auto endings = train(2, plan, options_for(plan), [&](ThreadPeers& peers, auto&, auto& o) {
@@ -414,7 +414,7 @@ TEST_SUITE("librun/ranks") {
   }
 
   TEST_CASE("a worker that fails on any rank ends all, and rank 0 names rank, worker, stage and operation") {
-    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     for (const int where : {0, 1, 2}) {
       run::RunOptions options = options_for(plan);
       options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op& op) {
@@ -430,7 +430,7 @@ TEST_SUITE("librun/ranks") {
   }
 
   TEST_CASE("a rank that is not heard of for the stall timeout ends the run, which names it") {
-    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     run::RunOptions options = options_for(plan);
     options.stall_timeout = Seconds(2);
     std::atomic<ThreadPeers*> silent = nullptr;
@@ -449,7 +449,7 @@ TEST_SUITE("librun/ranks") {
   }
 
   TEST_CASE("who interrupts any rank ends the run after the steps in flight, with the same report") {
-    const plan::Plan plan = make_plan({.model = ::test::mlp(3), .cuts = {2, 4}});
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     run::RunOptions options = options_for(plan);
     options.steps = 1'000'000;
     options.evaluate = false;
@@ -458,7 +458,7 @@ TEST_SUITE("librun/ranks") {
     Wires wires(3);
     std::optional<run::RunReport> report;
     pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
-      ::test::SilentObserver observer;
+      pp::test::SilentObserver observer;
       auto mine =
           run::run_together(peers, plan, options, observer, [&] { return peers.rank() == 2 && begun > 20; });
       if (peers.rank() == 0) report = std::move(mine);

@@ -7,7 +7,7 @@
 #include "libplan/schedule/versions.h"
 #include "tests/librun/whole_model.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -329,4 +329,4 @@ Trained train_stream(const plan::Plan& plan, const run::RunOptions& options) {
   return StreamRecursion(plan, options).train();
 }
 
-}  // namespace test
+}  // namespace pp::test

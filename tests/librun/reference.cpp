@@ -15,7 +15,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/whole_model.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -225,4 +225,4 @@ double largest_difference(const NamedTensors& expected, const NamedTensors& foun
   return largest;
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -13,7 +13,7 @@
 #include "libplan/plan.h"
 #include "librun/run.h"
 
-namespace test {
+namespace pp::test {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -77,4 +77,4 @@ class SilentObserver : public pp::run::Observer {
   std::vector<std::string> warnings;
 };
 
-}  // namespace test
+}  // namespace pp::test

@@ -28,12 +28,12 @@ namespace {
 // Weights that are cut within a parameter, batch norm with skips, weights shared within a stage and between
 // stages, and frozen ones.
 std::vector<ModelGraph> models() {
-  ModelGraph frozen = ::test::skip_mlp(64);
+  ModelGraph frozen = pp::test::skip_mlp(64);
   frozen.layers[2].frozen.all = true;
   return {
-      ::test::skip_mlp(64),
-      ::test::residual_net(),
-      ::test::shared_mlp(),
+      pp::test::skip_mlp(64),
+      pp::test::residual_net(),
+      pp::test::shared_mlp(),
       std::move(frozen),
       model::build_family("lenet5:image=12"),
       model::build_family("transformer:layers=1,width=32,heads=2,vocabulary=40,sequence=6,dropout=0.2,tied=1")};
@@ -107,13 +107,13 @@ Draw draw(Random& random, const ModelGraph& model, int replicas) {
   return result;
 }
 
-::test::Run train(const plan::Plan& plan, const run::RunOptions& options, int ranks) {
-  return ranks == 1 ? ::test::run_plan(plan, options) : pp::test::run_on(ranks, plan, options);
+pp::test::Run train(const plan::Plan& plan, const run::RunOptions& options, int ranks) {
+  return ranks == 1 ? pp::test::run_plan(plan, options) : pp::test::run_on(ranks, plan, options);
 }
 
 // Two steps of one plan, then to the end on another one.
-::test::Run train_in_two(const plan::Plan& first, const plan::Plan& second, run::RunOptions options,
-                         int ranks) {
+pp::test::Run train_in_two(const plan::Plan& first, const plan::Plan& second, run::RunOptions options,
+                           int ranks) {
   const TestFolder folder;
   const std::int64_t steps = *options.steps;
   options.checkpoint = folder.path() / "first";
@@ -124,7 +124,7 @@ Draw draw(Random& random, const ModelGraph& model, int replicas) {
   return train(second, options, ranks);
 }
 
-std::vector<double> last_losses(const ::test::Run& run) {
+std::vector<double> last_losses(const pp::test::Run& run) {
   return {run.report.step_losses.end() - 2, run.report.step_losses.end()};
 }
 
@@ -145,9 +145,9 @@ TEST_SUITE("librun/sharded") {
         for (int i = 0; i < 5; ++i) {
           const Draw one = draw(random, model, replicas);
           CAPTURE(one.text);
-          const ::test::Run whole = train(unsharded(one.plan), one.options, 1);
-          const ::test::Run divided = train(one.plan, one.options, one.ranks);
-          CHECK(::test::first_difference(whole.tensors, divided.tensors) == "");
+          const pp::test::Run whole = train(unsharded(one.plan), one.options, 1);
+          const pp::test::Run divided = train(one.plan, one.options, one.ranks);
+          CHECK(pp::test::first_difference(whole.tensors, divided.tensors) == "");
           CHECK(whole.report.step_losses == divided.report.step_losses);
           spread_ranks += one.ranks > 1;
           limited += one.options.clip_norm.has_value();
@@ -177,14 +177,14 @@ TEST_SUITE("librun/sharded") {
       other.plan.training.memory_format = one.plan.training.memory_format;
       CAPTURE(one.text);
       CAPTURE(other.text);
-      const ::test::Run whole = train_in_two(unsharded(one.plan), unsharded(other.plan), one.options, 1);
+      const pp::test::Run whole = train_in_two(unsharded(one.plan), unsharded(other.plan), one.options, 1);
       const int ranks = std::min({one.ranks, other.ranks, static_cast<int>(one.plan.workers.size()),
                                   static_cast<int>(other.plan.workers.size())});
       for (const auto& [first, second] : {std::pair{one.plan, other.plan},
                                           {one.plan, unsharded(other.plan)},
                                           {unsharded(one.plan), other.plan}}) {
-        const ::test::Run divided = train_in_two(first, second, one.options, ranks);
-        CHECK(::test::first_difference(whole.tensors, divided.tensors) == "");
+        const pp::test::Run divided = train_in_two(first, second, one.options, ranks);
+        CHECK(pp::test::first_difference(whole.tensors, divided.tensors) == "");
         CHECK(last_losses(whole) == last_losses(divided));
       }
     }
@@ -192,7 +192,7 @@ TEST_SUITE("librun/sharded") {
 
   // skip_mlp(64) in two parts (stage/shards_test.cpp): fc1.weight is cut behind 32 of its 64 rows.
   TEST_CASE("each owner writes its rows, names once") {
-    const plan::Plan plan = make_plan({.model = ::test::skip_mlp(64),
+    const plan::Plan plan = make_plan({.model = pp::test::skip_mlp(64),
                                        .replicas = {2},
                                        .schedule = "data-parallel",
                                        .optimizer = plan::OptimizerName::adam,
@@ -232,7 +232,7 @@ TEST_SUITE("librun/sharded") {
   // step.
   TEST_CASE("bytes between ranks are (q-1)(G + W) a step, as of whole sums") {
     for (const int replicas : {2, 3, 4}) {
-      const plan::Plan plan = make_plan({.model = ::test::skip_mlp(64),
+      const plan::Plan plan = make_plan({.model = pp::test::skip_mlp(64),
                                          .replicas = {replicas},
                                          .schedule = "data-parallel",
                                          .mini_batch = 12,
@@ -252,7 +252,7 @@ TEST_SUITE("librun/sharded") {
 
   TEST_CASE("the peak of a worker is what the plan promises, within 2 %, and below that of whole states") {
     profile::prepare_process();
-    ::test::SilentProfiling silent;
+    pp::test::SilentProfiling silent;
     const ModelGraph model = model::build_family("mlp:width=1024,layers=4");
     const Profile profile = profile::profile_model(
         model, {.micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},
@@ -276,7 +276,7 @@ TEST_SUITE("librun/sharded") {
         options.synthetic_samples = 8 * replicas;
         options.steps = 2;
         options.evaluate = false;
-        ::test::SilentObserver observer;
+        pp::test::SilentObserver observer;
         const run::RunReport report = run::run(plan, options, observer);
         for (std::size_t w = 0; w < report.workers.size(); ++w) {
           const auto promised = static_cast<double>(plan.predicted.workers[w].memory.peak.value);

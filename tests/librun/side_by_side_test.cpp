@@ -61,7 +61,7 @@ PlanSpec plain(PlanSpec spec, int pipelines) {
 
 TEST_SUITE("librun/side_by_side") {
   TEST_CASE("pipelines side by side: the bits of as many replicas of each stage, one device's to rounding") {
-    const ModelGraph models[] = {::test::mlp(4),
+    const ModelGraph models[] = {pp::test::mlp(4),
                                  model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,"
                                                      "dropout=0.3")};
     int compared = 0;
@@ -83,16 +83,16 @@ TEST_SUITE("librun/side_by_side") {
               continue;  // micro-batches that the schedule does not take
             }
             plan::check_plan(plan);
-            const ::test::Run found = ::test::run_plan(plan, short_run());
+            const pp::test::Run found = pp::test::run_plan(plan, short_run());
             // Chimera's second copy of a stage is a replica, too, with other micro-batches than 1F1B's.
             const bool same_sums = name != "chimera";
-            const ::test::Run expected = ::test::run_plan(make_plan(plain(spec, pipelines)), short_run());
+            const pp::test::Run expected = pp::test::run_plan(make_plan(plain(spec, pipelines)), short_run());
             if (same_sums) {
-              CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+              CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
               CHECK(found.report.step_losses == expected.report.step_losses);
             }
-            CHECK(::test::largest_difference(
-                      ::test::train_alone(make_plan(plain(spec, 1)), short_run()).tensors, found.tensors) <
+            CHECK(pp::test::largest_difference(
+                      pp::test::train_alone(make_plan(plain(spec, 1)), short_run()).tensors, found.tensors) <
                   1e-5);
             ++compared;
           }
@@ -105,9 +105,9 @@ TEST_SUITE("librun/side_by_side") {
   TEST_CASE("on two ranks: every bit of the threads") {
     for (const Kind& kind : kKinds) {
       CAPTURE(kind.schedule);
-      PlanSpec spec = spec_of(kind, 2, 8, ::test::mlp(4));
+      PlanSpec spec = spec_of(kind, 2, 8, pp::test::mlp(4));
       plan::Plan plan = make_plan(spec);
-      const ::test::Run expected = ::test::run_plan(plan, short_run());
+      const pp::test::Run expected = pp::test::run_plan(plan, short_run());
       // Each pipeline on a rank of its own, then the replicas of a place on different ones in turn.
       for (const bool apart : {true, false}) {
         for (std::size_t w = 0; w < plan.workers.size(); ++w) {
@@ -115,8 +115,8 @@ TEST_SUITE("librun/side_by_side") {
           plan.workers[w].rank = rank;
           plan.devices[w].node = rank == 0 ? "a" : "b";
         }
-        const ::test::Run found = pp::test::run_on(2, plan, short_run());
-        CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+        const pp::test::Run found = pp::test::run_on(2, plan, short_run());
+        CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
       }
     }
   }

@@ -5,11 +5,11 @@
 
 #include "libprofile/measure/profiler.h"
 
-namespace test {
+namespace pp::test {
 
-struct SilentProfiling final : pp::profile::Observer {
-  void progress(std::string_view, double, pp::Seconds) override {}
+struct SilentProfiling final : profile::Observer {
+  void progress(std::string_view, double, Seconds) override {}
   void warning(std::string_view) override {}
 };
 
-}  // namespace test
+}  // namespace pp::test

@@ -7,11 +7,12 @@
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
-using ::test::NamedTensors;
+using pp::test::NamedTensors;
 
 namespace {
 
@@ -20,20 +21,20 @@ const run::WeightRules kRules{.no_decay = {"bias", "norm"}, .rate_factors = {{"t
 /// What torch.optim.AdamW was given, with those rules as groups of parameters
 /// (tests/scripts/make_import_fixtures.py).
 struct Grouped {
-  ModelGraph model = parse_model(read_file(PP_TEST_DATA "/import/tuned-grouped.json"));
+  ModelGraph model = parse_model(read_file(pp::test::test_data("import/tuned-grouped.json")));
   NamedTensors data, after;
   TestFolder folder;
   run::RunOptions options;
 
   Grouped() {
     for (const auto& [name, tensor] :
-         run::read_weights(PP_TEST_DATA "/import/tuned-grouped.golden.safetensors")) {
+         run::read_weights(pp::test::test_data("import/tuned-grouped.golden.safetensors"))) {
       const bool parameter = name.starts_with("after.");
       (parameter ? after : data).emplace_back(parameter ? name.substr(6) : name, tensor);
     }
-    ::test::write_tensors(folder.path() / "train.safetensors", data);
+    pp::test::write_tensors(folder.path() / "train.safetensors", data);
     options.data = (folder.path() / "train.safetensors").string();
-    options.initial_weights = PP_TEST_DATA "/import/tuned-grouped.weights.safetensors";
+    options.initial_weights = pp::test::test_data("import/tuned-grouped.weights.safetensors");
     options.steps = 10;
     options.learning_rate = 0.01;
     options.weight_decay = 0.3;
@@ -50,7 +51,7 @@ struct Grouped {
     return spec;
   }
   NamedTensors trained(const PlanSpec& spec) const {
-    return ::test::run_plan(make_plan(spec), options).tensors;
+    return pp::test::run_plan(make_plan(spec), options).tensors;
   }
 };
 
@@ -73,8 +74,8 @@ TEST_SUITE("librun/weight_rules") {
       CHECK(named(one, name).sub(tensor).abs().max().item<double>() < 2e-6);
     }
     for (const int stages : {2, 3})
-      CHECK(::test::first_difference(one, grouped.trained(grouped.spec(stages))) == "");
-    CHECK(::test::first_difference(one, grouped.trained(grouped.spec(2, "gpipe"))) == "");
+      CHECK(pp::test::first_difference(one, grouped.trained(grouped.spec(stages))) == "");
+    CHECK(pp::test::first_difference(one, grouped.trained(grouped.spec(2, "gpipe"))) == "");
   }
 
   TEST_CASE("a factor of 0 keeps the weight, and rules that say what holds anyway change no bit") {
@@ -87,7 +88,7 @@ TEST_SUITE("librun/weight_rules") {
     grouped.options.rules = {};
     const NamedTensors plain = grouped.trained(grouped.spec(2));
     grouped.options.rules = {.rate_factors = {{"head", 1}, {"*", 1}}};
-    CHECK(::test::first_difference(plain, grouped.trained(grouped.spec(2))) == "");
+    CHECK(pp::test::first_difference(plain, grouped.trained(grouped.spec(2))) == "");
   }
 
   TEST_CASE("a resumed training goes on to the bit, and is warned of other rules") {
@@ -100,8 +101,8 @@ TEST_SUITE("librun/weight_rules") {
     grouped.options.steps = 10;
     grouped.options.initial_weights.clear();
     grouped.options.resume = checkpoints.path();
-    CHECK(::test::first_difference(whole, grouped.trained(grouped.spec(3))) == "");
-    const ::test::Run run = ::test::run_plan(make_plan(grouped.spec(1)), grouped.options);
+    CHECK(pp::test::first_difference(whole, grouped.trained(grouped.spec(3))) == "");
+    const pp::test::Run run = pp::test::run_plan(make_plan(grouped.spec(1)), grouped.options);
     CHECK(std::get<std::string>(run.report.settings.at("no_decay")) == "bias,norm");
     CHECK(std::get<std::string>(run.report.settings.at("lr_factors")) == "tokens=0.1,head.*=2.0");
   }

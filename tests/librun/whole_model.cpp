@@ -10,7 +10,7 @@
 #include "libprofile/model/parameters.h"
 #include "librun/data/synthetic.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -225,4 +225,4 @@ std::vector<int> offsets_of(int mini_batch, int micro_batches) {
   return offsets;
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -15,7 +15,7 @@
 #include "librun/data/order.h"
 #include "tests/librun/reference.h"
 
-namespace test {
+namespace pp::test {
 
 using LayerTensors = std::vector<std::vector<at::Tensor>>;  // per layer
 
@@ -71,4 +71,4 @@ LayerTensors clone(const LayerTensors& layers);
 LayerTensors summed(const pp::model::Gradients& sums, const LayerTensors& weights);
 void add(std::vector<at::Tensor>& sum, const std::vector<at::Tensor>& part);
 
-}  // namespace test
+}  // namespace pp::test

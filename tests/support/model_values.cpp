@@ -7,7 +7,7 @@
 
 #include "libprofile/model/segment.h"
 
-namespace test {
+namespace pp::test {
 
 using namespace pp;
 
@@ -92,4 +92,4 @@ ModelValues model_values(ModelGraph graph, DType dtype, const GivenTensors& give
   return values;
 }
 
-}  // namespace test
+}  // namespace pp::test

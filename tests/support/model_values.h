@@ -11,7 +11,7 @@
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 
-namespace test {
+namespace pp::test {
 
 struct ModelValues {
   pp::model::Tensors outputs;                   ///< in evaluation
@@ -28,4 +28,4 @@ struct GivenTensors {
 /// Without dropout. `dtype`: of the run.
 ModelValues model_values(pp::ModelGraph graph, pp::DType dtype, const GivenTensors& given);
 
-}  // namespace test
+}  // namespace pp::test

@@ -25,7 +25,7 @@ inline std::vector<int> equal_cuts(const ModelGraph& model, int stages) {
 
 /// A plan of `workers` workers; none where the schedule has no such.
 inline std::optional<PlanSpec> spec_for(const std::string& schedule, int workers) {
-  PlanSpec spec{.model = ::test::mlp(8), .schedule = schedule};
+  PlanSpec spec{.model = pp::test::mlp(8), .schedule = schedule};
   int stages = workers;
   spec.micro_batches = 2 * workers;
   if (schedule == "naive" || schedule == "pipedream" || schedule == "vertical-sync" || schedule == "spectrain")

@@ -6,13 +6,14 @@
 #include "libprofile/core/file.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 TEST_SUITE_BEGIN("libplan/plan/plan_json");
 
 namespace pp::plan {
 namespace {
 
-const std::string kGolden = std::string(PP_TEST_DATA) + "/plan/example_c.json";
+const std::string kGolden = pp::test::test_data("plan/example_c.json");
 
 /// Example C (tests/data/plan) as a 2-1 pipeline of six micro-batches.
 Plan golden_plan() {

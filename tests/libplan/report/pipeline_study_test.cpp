@@ -8,6 +8,7 @@
 #include "tests/libplan/schedule/golden_cases.h"
 
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 namespace pp::plan {
 namespace {
@@ -15,9 +16,7 @@ namespace {
 using nlohmann::json;
 using test::error_of;
 
-std::string shipped_text() {
-  return read_file(std::filesystem::path(PP_TEST_DATA) / "../../configs/study/vgg16-report.json");
-}
+std::string shipped_text() { return read_file(pp::test::repository("configs/study/vgg16-report.json")); }
 
 PipelineStudy shipped() { return study(stage_times_from_json(parse_json(shipped_text()))); }
 

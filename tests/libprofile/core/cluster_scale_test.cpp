@@ -6,6 +6,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 TEST_SUITE_BEGIN("libprofile/core/cluster_scale");
 
@@ -136,7 +137,7 @@ TEST_CASE("groups that do not divide a node are refused with both numbers") {
 
 TEST_CASE("every machine to start from is read, of one node or of sixteen") {
   int machines = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(PP_TEST_DATA "/../../configs/clusters")) {
+  for (const auto& entry : std::filesystem::directory_iterator(pp::test::repository("configs/clusters"))) {
     CAPTURE(entry.path().string());
     const Cluster cluster = parse_cluster(read_file(entry.path()));
     if (!cluster.context.contains("source")) continue;

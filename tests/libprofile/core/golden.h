@@ -4,9 +4,10 @@
 #include <string>
 
 #include "libprofile/core/file.h"
+#include "tests/support/places.h"
 
 namespace pp::test {
 
-inline std::string golden(const char* name) { return read_file(std::string(PP_TEST_DATA "/core/") + name); }
+inline std::string golden(const char* name) { return read_file(test_data("core/" + std::string(name))); }
 
 }  // namespace pp::test

@@ -5,12 +5,13 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/ops/op_markdown.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 using namespace pp;
 
 namespace {
 
-std::string readme() { return read_file(PP_TEST_DATA "/../../libprofile/core/README.md"); }
+std::string readme() { return read_file(pp::test::repository("libprofile/core/README.md")); }
 
 /// The JSON example under the heading `## name`.
 std::string example(const std::string& name) {

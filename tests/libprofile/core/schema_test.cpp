@@ -14,6 +14,7 @@
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 #include "tests/support/schema.h"
 
 namespace pp {
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 std::map<std::string, Json> documents() {
   std::map<std::string, Json> found;
-  const fs::path root = fs::path(PP_TEST_DATA).parent_path().parent_path();
+  const fs::path root = pp::test::repository("");
   for (const char* folder : {"tests/data", "configs"}) {
     for (const auto& file : fs::recursive_directory_iterator(root / folder)) {
       if (file.path().extension() != ".json") continue;

@@ -8,6 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 using namespace pp;
 using namespace pp::profile;
@@ -85,7 +86,7 @@ TEST_SUITE("libprofile/estimate/device_spec") {
 
   TEST_CASE("the figures of configs/devices have a source and survive reading and writing") {
     int files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(PP_TEST_DATA "/../../configs/devices")) {
+    for (const auto& entry : std::filesystem::directory_iterator(pp::test::repository("configs/devices"))) {
       if (entry.path().extension() != ".json") continue;
       std::stringstream text;
       text << std::ifstream(entry.path()).rdbuf();

@@ -10,6 +10,7 @@
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "tests/libprofile/model/family_values.h"
+#include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -23,7 +24,7 @@ constexpr const char* kCases[] = {
     "smollm",       "smollm3"};
 
 Json document_of(const std::string& name) {
-  return parse_json(read_file(std::filesystem::path(PP_TEST_DATA "/families") / (name + ".json")));
+  return parse_json(read_file(pp::test::test_data("families/" + name + ".json")));
 }
 
 /// `tolerance`: at least.
@@ -34,8 +35,8 @@ void check_case(const std::string& name, DType dtype, double tolerance) {
   const ModelGraph graph =
       model::build_hugging_face(document["config"], document["arguments"].get<std::string>());
   const ResolvedModel model = resolve(graph);
-  const auto batch = [&](const DataTensor& tensor) { return ::test::family_data(model, tensor); };
-  check_values(::test::model_values(graph, dtype, {.weights = ::test::initial, .data = batch}),
+  const auto batch = [&](const DataTensor& tensor) { return pp::test::family_data(model, tensor); };
+  check_values(pp::test::model_values(graph, dtype, {.weights = pp::test::initial, .data = batch}),
                nlohmann::json(document), tolerance);
 }
 

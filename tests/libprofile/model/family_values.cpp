@@ -12,7 +12,7 @@
 
 using namespace pp;
 
-namespace test {
+namespace pp::test {
 namespace {
 
 /// The k-th number of a tensor, in [-1, 1).
@@ -97,4 +97,4 @@ void check_values(const ModelValues& values, const nlohmann::json& document, dou
   check_gradients(values.gradients, document["gradients"], tolerance);
 }
 
-}  // namespace test
+}  // namespace pp::test

@@ -10,7 +10,7 @@
 #include "libprofile/core/model/model_graph.h"
 #include "tests/support/model_values.h"
 
-namespace test {
+namespace pp::test {
 
 inline constexpr std::int64_t kSamples = 3;
 
@@ -24,4 +24,4 @@ at::Tensor family_data(const pp::ResolvedModel& model, const pp::DataTensor& ten
 /// `document`: outputs, loss, gradients of a file in tests/data/families.
 void check_values(const ModelValues& values, const nlohmann::json& document, double tolerance);
 
-}  // namespace test
+}  // namespace pp::test

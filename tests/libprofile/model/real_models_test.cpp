@@ -11,6 +11,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/model/family_values.h"
+#include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp;
@@ -25,13 +26,13 @@ void check_family(const std::filesystem::path& file) {
   const double tolerance = document["tolerance"];
   const ModelGraph graph = model::build_family(family);
   const ResolvedModel model = resolve(graph);
-  const auto batch = [&](const DataTensor& tensor) { return ::test::family_data(model, tensor); };
-  check_values(::test::model_values(graph, DType::float64, {.weights = ::test::initial, .data = batch}),
+  const auto batch = [&](const DataTensor& tensor) { return pp::test::family_data(model, tensor); };
+  check_values(pp::test::model_values(graph, DType::float64, {.weights = pp::test::initial, .data = batch}),
                document, tolerance);
 }
 
 std::filesystem::path file_of(std::string_view family) {
-  return std::filesystem::path(PP_TEST_DATA "/families") / (std::string(family) + ".json");
+  return pp::test::test_data("families/" + std::string(family) + ".json");
 }
 
 }  // namespace

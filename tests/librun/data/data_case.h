@@ -10,7 +10,7 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
-namespace test {
+namespace pp::test {
 
 /// One linear of `input` to 3 classes.
 inline pp::ModelGraph classifier(pp::Shape input) {
@@ -84,4 +84,4 @@ struct Case {
   pp::run::DataRequest request;
 };
 
-}  // namespace test
+}  // namespace pp::test

@@ -17,6 +17,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
+#include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -81,8 +82,8 @@ TEST_SUITE("librun/infer/cached_generation") {
   TEST_CASE("greedy tokens are those of transformers, on one stage and on three") {
     for (const char* name : kCases) {
       CAPTURE(name);
-      const Json document = parse_json(
-          read_file(std::filesystem::path(PP_TEST_DATA "/families") / (std::string(name) + ".json")));
+      const Json document =
+          parse_json(read_file(pp::test::test_data("families/" + std::string(name) + ".json")));
       const ModelGraph graph =
           model::build_hugging_face(document["config"], document["arguments"].get<std::string>());
       const std::int64_t sequence = graph.inputs.front().type.shape.front();

@@ -6,7 +6,7 @@
 
 #include "librun/infer.h"
 
-namespace test {
+namespace pp::test {
 
 class SilentInference : public pp::run::InferObserver {
  public:
@@ -16,4 +16,4 @@ class SilentInference : public pp::run::InferObserver {
   std::vector<std::string> warnings;
 };
 
-}  // namespace test
+}  // namespace pp::test

@@ -62,7 +62,7 @@ TEST_SUITE("librun/options/weight_rules") {
   }
 
   TEST_CASE("a pattern of no trained parameter is refused with names that there are") {
-    ModelGraph graph = ::test::mlp(2);
+    ModelGraph graph = pp::test::mlp(2);
     graph.layers.front().frozen.all = true;
     const ResolvedModel model = resolve(graph);
     check_rules({.no_decay = {"bias"}, .rate_factors = {{"*.weight", 2}}}, model);

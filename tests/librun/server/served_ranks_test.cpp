@@ -36,7 +36,7 @@ constexpr std::int64_t kHead = 64;
 
 plan::Plan served_plan(const std::string& schedule, int replicas,
                        plan::OptimizerName optimizer = plan::OptimizerName::sgd) {
-  return make_plan({.model = ::test::mlp(8),
+  return make_plan({.model = pp::test::mlp(8),
                     .replicas = {replicas},
                     .schedule = schedule,
                     .mini_batch = kBatch,
@@ -57,8 +57,8 @@ run::RunOptions short_run(int steps) {
 }
 
 void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& options) {
-  const ::test::Run expected = ::test::run_plan(plan, options), found = run_on(ranks, plan, options);
-  CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+  const pp::test::Run expected = pp::test::run_plan(plan, options), found = run_on(ranks, plan, options);
+  CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
   CHECK(found.report.step_losses == expected.report.step_losses);
   CHECK(found.report.replicas == expected.report.replicas);
 }
@@ -73,7 +73,7 @@ TEST_SUITE("librun/server/ranks") {
           std::tuple{3, 2, plan::OptimizerName::sgd}}) {  // 2: some replica of 4 has nothing to do
       CAPTURE(ranks);
       const auto plan = [&](const char* schedule) {
-        return make_plan({.model = ::test::dropout_mlp(),
+        return make_plan({.model = pp::test::dropout_mlp(),
                           .replicas = {4},
                           .schedule = schedule,
                           .mini_batch = kBatch,
@@ -86,8 +86,8 @@ TEST_SUITE("librun/server/ranks") {
       options.evaluate = true;
       options.momentum.reset();
       check_same(ranks, plan("parameter-server"), options);
-      CHECK(::test::first_difference(::test::run_plan(plan("data-parallel"), options).tensors,
-                                     ::test::run_plan(plan("parameter-server"), options).tensors) == "");
+      CHECK(pp::test::first_difference(pp::test::run_plan(plan("data-parallel"), options).tensors,
+                                       pp::test::run_plan(plan("parameter-server"), options).tensors) == "");
     }
   }
 
@@ -137,14 +137,14 @@ TEST_SUITE("librun/server/ranks") {
     run::RunOptions options = short_run(24);
     options.staleness = 0;
     const plan::Plan plan = served_plan("ssp", 3);
-    CHECK(::test::first_difference(::test::run_plan(plan, options).tensors, run_on(3, plan, options).tensors) ==
-          "");
+    CHECK(pp::test::first_difference(pp::test::run_plan(plan, options).tensors,
+                                     run_on(3, plan, options).tensors) == "");
   }
 
   TEST_CASE("downpour in free order: the loss of four replicas on four ranks falls, nobody is far ahead") {
     run::RunOptions options = short_run(64);
     options.epochs = 6;
-    const plan::Plan plan = make_plan({.model = ::test::mlp(1),
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(1),
                                        .replicas = {4},
                                        .schedule = "downpour",
                                        .mini_batch = kBatch,
@@ -173,7 +173,7 @@ TEST_SUITE("librun/server/ranks") {
       CHECK(replicas.fetched_per_step.value == (8 / every + 2) * kVector / 8);
       CHECK(static_cast<std::int64_t>(wires.sent()) ==
             10 * kHead + 4 / every * kVector + (4 / every + 1) * kVector);
-      CHECK(::test::run_plan(plan, options).report.replicas->pushed_per_step == replicas.pushed_per_step);
+      CHECK(pp::test::run_plan(plan, options).report.replicas->pushed_per_step == replicas.pushed_per_step);
     }
   }
 
@@ -192,7 +192,7 @@ TEST_SUITE("librun/server/ranks") {
     run::RunOptions whole = options, begun = options;
     whole.steps = 18;
     checkpoint_in(whole, "whole");
-    const ::test::Run expected = ::test::run_plan(plan, whole);
+    const pp::test::Run expected = pp::test::run_plan(plan, whole);
     begun.steps = 6;
     checkpoint_in(begun, "begun");
     for (const Ending& ending : train(2, plan, begun)) REQUIRE(ending.error == "");
@@ -200,9 +200,9 @@ TEST_SUITE("librun/server/ranks") {
     resumed.resume = begun.checkpoint;
     for (const int ranks : {2, 1}) {
       checkpoint_in(resumed, ranks == 2 ? "two" : "one");
-      const ::test::Run found = run_on(ranks, plan, resumed);
+      const pp::test::Run found = run_on(ranks, plan, resumed);
       CHECK(found.report.resumed.has_value());
-      CHECK(::test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
     }
   }
 
@@ -217,7 +217,7 @@ TEST_SUITE("librun/server/ranks") {
         plan::Plan plan = served_plan(schedule, 3);
         if (std::string(schedule) == "parameter-server")
           plan =
-              make_plan({.model = ::test::mlp(2), .replicas = {3}, .schedule = schedule, .micro_batches = 3});
+              make_plan({.model = pp::test::mlp(2), .replicas = {3}, .schedule = schedule, .micro_batches = 3});
         const std::vector<Ending> endings = train(3, plan, options);
         const std::string text = std::to_string(where);
         CAPTURE(endings[0].error);
@@ -256,7 +256,7 @@ TEST_SUITE("librun/server/ranks") {
       Wires wires(3);
       std::optional<run::RunReport> report;
       pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
-        ::test::SilentObserver observer;
+        pp::test::SilentObserver observer;
         auto mine =
             run::run_together(peers, plan, options, observer, [&] { return peers.rank() == 2 && begun > 20; });
         if (peers.rank() == 0) report = std::move(mine);

@@ -15,7 +15,7 @@ namespace {
 
 // The first linear and tanh of a small mlp as a stage of its own, learning rate 1, no momentum.
 struct FirstStage {
-  ResolvedModel model = resolve(::test::mlp(1));
+  ResolvedModel model = resolve(pp::test::mlp(1));
   Stage stage;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
 
@@ -58,7 +58,7 @@ TEST_SUITE("librun/stage") {
   TEST_CASE("a part of the optimizer's state is refused, none of it begins anew") {
     StageOptions options = FirstStage::options();
     options.optimizer = model::make_sgd({.momentum = 0.9});
-    const ResolvedModel model = resolve(::test::mlp(1));
+    const ResolvedModel model = resolve(pp::test::mlp(1));
     Stage stage(model, std::move(options));
     stage.restore({}, {});
     const TensorsByName part{{"fc0.weight.momentum_buffer", at::full({6, 5}, 1.0, at::kDouble)}};

@@ -18,7 +18,7 @@ using Kind = TensorSource::Kind;
 /// The imported model whose loss is nll_loss_nd of three classes, changed.
 template <class Change>
 ResolvedModel changed(Change&& change) {
-  Json json = to_json(::test::imported_residual());
+  Json json = to_json(pp::test::imported_residual());
   change(json["loss"]);
   return resolve(model_from_json(json));
 }
@@ -40,7 +40,7 @@ constexpr auto kSquare = R"({ "name": "square", "op": "aten", "inputs": ["nll"],
 TEST_SUITE("libprofile/core/model/counted_labels") {
   TEST_CASE(
       "cross_entropy says its ignored label where it is another than -100: old documents keep their hash") {
-    ModelGraph graph = ::test::imported_attention();
+    ModelGraph graph = pp::test::imported_attention();
     const std::string hash = model_hash(graph);
     CHECK_FALSE(to_json(graph)["loss"].contains("attributes"));
     graph.loss->attributes["ignore_index"] = std::int64_t{-100};
@@ -59,7 +59,7 @@ TEST_SUITE("libprofile/core/model/counted_labels") {
   }
 
   TEST_CASE("without a loss nothing counts") {
-    ModelGraph graph = ::test::imported_attention();
+    ModelGraph graph = pp::test::imported_attention();
     graph.loss.reset();
     CHECK_FALSE(counted_labels(resolve(graph)).has_value());
   }

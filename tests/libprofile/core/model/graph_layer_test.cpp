@@ -13,7 +13,7 @@ namespace {
 
 /// Changes the document of the imported attention and reads it.
 std::string refused(const std::function<void(Json&)>& change) {
-  Json json = parse_json(::test::imported_attention_text());
+  Json json = parse_json(pp::test::imported_attention_text());
   change(json);
   return pp::test::error_text([&] { return model_from_json(json); });
 }
@@ -26,7 +26,7 @@ Json& call(Json& json) { return json["layers"][kSum]["call"]; }
 
 TEST_SUITE("libprofile/core/model/graph_layer") {
   TEST_CASE("what is read is written and read again, with the same hash") {
-    for (const ModelGraph& model : {::test::imported_residual(), ::test::imported_attention()}) {
+    for (const ModelGraph& model : {pp::test::imported_residual(), pp::test::imported_attention()}) {
       const std::string written = dump_json(to_json(model));
       CHECK((parse_model(written) == model));
       CHECK(dump_json(to_json(parse_model(written))) == written);
@@ -35,7 +35,7 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
   }
 
   TEST_CASE("a graph has the parameters of its nodes, under the names of a module tree") {
-    const ResolvedModel model = resolve(::test::imported_residual());
+    const ResolvedModel model = resolve(pp::test::imported_residual());
     const auto names = [&](int layer) {
       std::vector<std::string> all;
       const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
@@ -66,7 +66,7 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
   }
 
   TEST_CASE("a softmax over two rows a sample counts for both") {
-    const ResolvedModel model = resolve(::test::imported_attention());
+    const ResolvedModel model = resolve(pp::test::imported_attention());
     const std::vector<ResolvedNode>& nodes = model.layers[kAttn].nodes;
     CHECK((nodes[14].outputs == std::vector<RowTensor>{{{{6, 6}}, 2}}));
     CHECK((model.layers[kAttn].outputs[1] == TensorType{{6}, DType::boolean}));
@@ -75,14 +75,14 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
   }
 
   TEST_CASE("a scope that says what the name says is none") {
-    Json json = parse_json(::test::imported_attention_text());
+    Json json = parse_json(pp::test::imported_attention_text());
     json["layers"][kSum]["scope"] = "sum";
-    CHECK(model_hash(model_from_json(json)) == model_hash(::test::imported_attention()));
+    CHECK(model_hash(model_from_json(json)) == model_hash(pp::test::imported_attention()));
   }
 
   TEST_CASE("integers of the data are limited by what reads them, through graphs and calls") {
-    const ResolvedModel attention = resolve(::test::imported_attention()),
-                        residual = resolve(::test::imported_residual());
+    const ResolvedModel attention = resolve(pp::test::imported_attention()),
+                        residual = resolve(pp::test::imported_residual());
     using Kind = TensorSource::Kind;
     CHECK(index_limit(attention, {Kind::input, 0, 0}) == 11);
     CHECK(index_limit(attention, {Kind::target, 0, 0}) == 3);
@@ -119,7 +119,7 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(changed(13, 2) ==
           "[data] /layers/1/nodes/14/inputs/0: \"masked\" has its batch in dimension 1, softmax "
           "needs it in front");
-    Json json = parse_json(::test::imported_attention_text());
+    Json json = parse_json(pp::test::imported_attention_text());
     node(json, 1)["call"]["outputs"][0]["batch_dim"] = 1;
     const ModelGraph graph = model_from_json(json);
     CHECK(to_json(graph)["layers"][kAttn]["nodes"][1]["call"]["outputs"][0]["batch_dim"] == 1);
@@ -236,7 +236,7 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
 
   TEST_CASE("a graph as loss is one number without a batch, and trains nothing") {
     const auto changed = [](const std::function<void(Json&)>& change) {
-      Json json = parse_json(::test::imported_residual_text());
+      Json json = parse_json(pp::test::imported_residual_text());
       change(json["loss"]);
       return pp::test::error_text([&] { return model_from_json(json); });
     };

@@ -5,12 +5,13 @@
 
 #include "libprofile/core/file.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 using namespace pp;
 
 TEST_SUITE("libprofile/core/ops/op_json") {
   TEST_CASE("scripts/import_torch/operations.json is what `pp-profile models --ops --json` prints") {
-    CHECK(read_file(PP_TEST_DATA "/../../scripts/import_torch/operations.json") ==
+    CHECK(read_file(pp::test::repository("scripts/import_torch/operations.json")) ==
           dump_json(operations_json()));
   }
 
