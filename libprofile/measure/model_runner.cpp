@@ -220,7 +220,7 @@ model::KernelKeys ModelRunner::kernel_keys(std::size_t size) {
     const model::RecordKernels record(keys);
     model::Pass pass = forward(cut_batch(size), nullptr);
     backward(pass, size, PassKind::full, nullptr);
-    model::detail::guarded([] { return "the update"; }, [&] { update(); });
+    update();
     pass = forward(cut_batch(size), nullptr);  // whose weight gradients are the first of a step
     backward(pass, size, PassKind::full, nullptr);
   }
@@ -243,7 +243,11 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   bytes.outputs = output_bytes(size);
   bytes.workspace.resize(bytes.outputs.size());
   bytes.waiting.resize(bytes.outputs.size());
-  for (const PassKind kind : {PassKind::full, PassKind::split}) probe_pass(size, kind, bytes);
+  for (const PassKind kind : {PassKind::full, PassKind::split}) {
+    update();
+    probe_pass(size, kind, bytes);  // begins the weights' gradients
+    probe_pass(size, kind, bytes);  // adds to them, which other kernels may do
+  }
   wait_for(device_);
   return bytes;
 }
@@ -260,9 +264,10 @@ void ModelRunner::probe_pass(std::size_t size, PassKind kind, PassBytes& bytes) 
   backward(pass, size, kind, &probe);
   for (std::size_t p = 0; p < bytes.workspace.size(); ++p) {
     bytes.workspace[p] = std::max(bytes.workspace[p], probe.workspace()[p]);
-    bytes.waiting[p] = std::max(bytes.waiting[p], probe.waiting()[p]);
+    Bytes waiting = probe.waiting()[p];
     // The batch stays; in a run it goes with the last layer that keeps it.
-    if (probe.waiting()[p] > Bytes(0) && reads_batch_only(p)) bytes.waiting[p] += bytes.saved[p].own_input;
+    if (waiting > Bytes(0) && reads_batch_only(p)) waiting += bytes.saved[p].own_input;
+    bytes.waiting[p] = std::max(bytes.waiting[p], waiting);
   }
 }
 
@@ -311,7 +316,10 @@ void ModelRunner::update() {
       gradients.push_back(gradient);
     }
   }
-  if (!weights.empty()) optimizer_->step(weights, gradients, /*learning_rate=*/0.0);
+  model::detail::guarded([] { return "the update"; },
+                         [&] {
+                           if (!weights.empty()) optimizer_->step(weights, gradients, /*learning_rate=*/0.0);
+                         });
   for (std::vector<at::Tensor>& layer : gradients_.layers) {
     for (at::Tensor& gradient : layer) gradient.reset();
   }

@@ -25,7 +25,7 @@
 namespace pp::profile {
 
 /// What ModelRunner::measure_bytes() runs.
-inline constexpr int kBytePasses = 3;
+inline constexpr int kBytePasses = 5;
 
 /// Bytes of one training pass at one micro-batch size.
 struct PassBytes {
@@ -82,8 +82,9 @@ class ModelRunner {
   /// What passes take from here on.
   void use(std::shared_ptr<const model::Kernels> kernels) { segment_.use(std::move(kernels)); }
 
-  /// Makes the batch of size `size`, which stays, and runs three passes on it: plain, probed with full
-  /// backward, probed with split backward. Throws model::OutOfMemory; nothing of the pass is held then.
+  /// Makes the batch of size `size`, which stays, and runs kBytePasses on it: a plain one, then probed ones
+  /// with full and with split backward, the first of a step and a later one each. Throws model::OutOfMemory;
+  /// nothing of the pass is held then.
   PassBytes measure_bytes(std::size_t size);
 
   /// Makes the batch of size `size`, which stays. Throws model::OutOfMemory.

@@ -132,6 +132,25 @@ TEST_SUITE("libprofile/measure/model_runner") {
                                               Bytes(512), Bytes(512), Bytes(40), Bytes(4)}));
   }
 
+  TEST_CASE("workspace is the larger of the pass that begins the gradients and of one that adds to them") {
+    // The head's weight gradient: [5, 2] times [2, 64]. oneDNN's product is a tensor of its own, 5*64 floats,
+    // which is then copied into its place or added; the usual kernel writes there.
+    const auto workspace = [](std::vector<KernelTask> by_onednn) {
+      Bench bench(image_model());
+      std::vector<KernelChoice> choices;
+      for (const KernelTask task : by_onednn)
+        choices.push_back(
+            {{task, DType::float32, ProductLayout::tn, {5, 2, 64}}, Kernel::onednn, std::nullopt});
+      bench.runner->use(std::make_shared<const model::Kernels>(choices));
+      return bench.bytes(0).workspace[7];
+    };
+    const Bytes usual = workspace({}), product(5 * 64 * 4);
+    const Bytes begun = workspace({KernelTask::product_into}), added = workspace({KernelTask::product_added});
+    CHECK(begun >= usual + product);
+    CHECK(added == begun);
+    CHECK(workspace({KernelTask::product_into, KernelTask::product_added}) == begun);
+  }
+
   TEST_CASE("workspace is what is live beyond what the layers so far save") {
     Bench bench(image_model());
     const PassBytes bytes = bench.bytes(0);
