@@ -9,8 +9,15 @@
 namespace pp::plan {
 namespace {
 
-bool is_number(std::string_view part) {
-  return !part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_number(std::string_view part) { return !part.empty() && std::ranges::all_of(part, is_digit); }
+
+/// `block3` of `block3.mlp`; empty where the first part does not end in a number, or is the whole name.
+std::string_view numbered_first(std::string_view layer) {
+  const std::size_t end = layer.find('.');
+  return end != std::string_view::npos && end > 0 && is_digit(layer[end - 1]) ? layer.substr(0, end)
+                                                                              : std::string_view();
 }
 
 }  // namespace
@@ -23,7 +30,7 @@ std::string_view block_of(std::string_view layer, int depth) {
     if (depth > 0 ? parts == depth : is_number(layer.substr(begin, end - begin))) return layer.substr(0, end);
     begin = end + 1;
   }
-  return depth > 0 ? layer : std::string_view();
+  return depth > 0 ? layer : numbered_first(layer);
 }
 
 std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth) {

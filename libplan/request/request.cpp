@@ -293,8 +293,8 @@ WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request) 
 }
 
 int requested_stages(const PlanRequest& request) {
-  if (request.stages) return *request.stages;
   if (!request.cuts.empty()) return static_cast<int>(request.cuts.size()) + 1;
+  if (request.stages) return *request.stages;
   if (!request.replicas.empty()) return static_cast<int>(request.replicas.size());
   if (request.window == WindowRule::explicit_list) return static_cast<int>(request.windows.size());
   return 0;

@@ -109,7 +109,8 @@ std::int64_t usable_bytes(const Device& device, const PlanRequest& request);
 std::vector<std::int64_t> usable_bytes(const Cluster& cluster, const PlanRequest& request, SharedMemory shared);
 WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);
 
-/// Stages asked for by --stages, --cuts, --replicas or --window; 0: free.
+/// What --cuts asks for in stages, or --stages, --replicas or --window; 0: free. Of schedules with several
+/// stages per worker --stages and --replicas count workers.
 int requested_stages(const PlanRequest& request);
 
 }  // namespace pp::plan

@@ -41,25 +41,6 @@ void check_batch(const PlanRequest& request) {
   }
 }
 
-/// The stage counts that several options imply have to agree.
-void check_counts_agree(const PlanRequest& request) {
-  struct Count {
-    std::string_view option;
-    std::size_t stages;
-  };
-  std::vector<Count> counts;
-  if (request.stages) counts.push_back({"stages", at(*request.stages)});
-  if (!request.cuts.empty()) counts.push_back({"cuts", request.cuts.size() + 1});
-  if (!request.replicas.empty()) counts.push_back({"replicas", request.replicas.size()});
-  if (request.window == WindowRule::explicit_list) counts.push_back({"window", request.windows.size()});
-  for (const Count& count : counts) {
-    if (count.stages == counts.front().stages) continue;
-    refuse(std::string(counts.front().option) + " asks for " + std::to_string(counts.front().stages) +
-           " stages, " + std::string(count.option) + " for " + std::to_string(count.stages) +
-           "; make them agree");
-  }
-}
-
 /// `name = 9 exceeds the number of layers, 6`
 void require_at_most(int value, int most, const std::string& name, const std::string& of) {
   if (value > most)
@@ -82,6 +63,27 @@ int stages_per_worker(const PlanRequest& request) {
   return chunks_of(one);
 }
 
+/// The stage counts that several options imply have to agree; workers count for the stages that they have.
+void check_counts_agree(const PlanRequest& request, int stages_per_worker) {
+  struct Count {
+    std::string_view option;
+    std::size_t stages;
+  };
+  const std::size_t chunks = at(stages_per_worker);
+  std::vector<Count> counts;
+  if (request.stages) counts.push_back({"stages", at(*request.stages) * chunks});
+  if (!request.cuts.empty()) counts.push_back({"cuts", request.cuts.size() + 1});
+  if (!request.replicas.empty()) counts.push_back({"replicas", request.replicas.size() * chunks});
+  if (request.window == WindowRule::explicit_list) counts.push_back({"window", request.windows.size()});
+  const std::string each = chunks > 1 ? ", " + std::to_string(chunks) + " per worker" : "";
+  for (const Count& count : counts) {
+    if (count.stages == counts.front().stages) continue;
+    refuse(std::string(counts.front().option) + " asks for " + std::to_string(counts.front().stages) +
+           " stages" + each + ", " + std::string(count.option) + " for " + std::to_string(count.stages) +
+           "; make them agree");
+  }
+}
+
 void check_programs(const ProgramSet& programs) {
   with_context("schedule custom", [&] {
     validate(programs);
@@ -91,10 +93,10 @@ void check_programs(const ProgramSet& programs) {
 
 void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
   const int devices = static_cast<int>(cluster.devices.size());
-  check_counts_agree(request);
   if (request.stages) require_at_least(*request.stages, 1, "stages");
   if (request.max_stages) require_at_least(*request.max_stages, 1, "max_stages");
   const int chunks = stages_per_worker(request);
+  check_counts_agree(request, chunks);
   const bool counts_workers = chunks > 1 && request.cuts.empty();
   const int stages = requested_stages(request) * (counts_workers ? chunks : 1);
   if (stages % chunks != 0) {

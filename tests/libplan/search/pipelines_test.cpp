@@ -77,6 +77,15 @@ TEST_CASE("as many pipelines as --replicas says, of as many workers") {
   CHECK(two.workers.size() == 4);
   CHECK(two.stages.size() == 4);
   CHECK(two.stages[3].workers == std::vector{WorkerId{2}, WorkerId{3}});
+  // --cuts lists all stages, --stages and --replicas count the workers that have two each.
+  looped.stages = 2, looped.cuts = {1, 2, 4};
+  const Plan cut = planned(equal_layers(6), 8, looped);
+  CHECK(cut.workers.size() == 4);
+  REQUIRE(cut.stages.size() == 4);
+  CHECK(cut.stages[2].layers.size() == 2);
+  looped.cuts = {1, 2};
+  CHECK_THROWS_WITH_AS(planned(equal_layers(6), 8, looped),
+                       "stages asks for 4 stages, 2 per worker, cuts for 3; make them agree", Error);
   request.replicas = {2, 1};
   try {
     planned(equal_layers(6), 8, request);

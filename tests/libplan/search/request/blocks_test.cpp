@@ -39,6 +39,7 @@ TEST_CASE("a block's name ends with its first number, or has so many parts") {
   CHECK(block_of("model.layers.3.mlp.up_proj") == "model.layers.3");
   CHECK(block_of("layer1.0.conv1") == "layer1.0");
   CHECK(block_of("features.12") == "features.12");
+  CHECK(block_of("block3.attention") == "block3");  // as the native families name theirs
   CHECK(block_of("head") == "");
   CHECK(block_of("conv2d") == "");  // a number within a part is none
   CHECK(block_of("model.layers.3.mlp.up_proj", 1) == "model");
