@@ -56,8 +56,7 @@ class ChainCost final : public StageCost, public ExactMemory {
 
   int demand(DeviceSpan span, const Behind& behind) const override;
   bool fits(const StageRange& stage, DeviceSpan span, int demand) const override;
-  /// Every stage on its own devices, exactly.
-  bool fits(const Partition& partition) const;
+  bool fits(const Partition& partition) const override;
 
  private:
   /// A seat and what follows from it, by Seats::index().

@@ -100,6 +100,8 @@ class ExactMemory {
   virtual int demand(DeviceSpan span, const Behind& behind) const = 0;
   /// `demand` is the stage's own.
   virtual bool fits(const StageRange& stage, DeviceSpan span, int demand) const = 0;
+  /// Every stage of a whole partition with its own window.
+  virtual bool fits(const Partition& partition) const = 0;
 };
 
 struct SearchSpace;

@@ -1,6 +1,7 @@
 #include "libplan/cost/stage_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "libplan/schedule/versions.h"
@@ -91,12 +92,12 @@ int StageMemory::window(const StageRange& stage, int demand) const {
 }
 
 bool StageMemory::fits(const StageRange& stage, int demand) const {
-  constexpr std::size_t kRemembered = 64;
+  constexpr std::size_t kRemembered = 1 << 17, kLeast = 64;  // of all rows, 2 MiB; of one
   known_.resize(at(chain_.size()));
   std::vector<Windows>& row = known_[at(stage.begin)];
-  row.resize(kRemembered);
+  row.resize(std::max(kLeast, std::bit_floor(kRemembered / known_.size())));
   // Replicas differ in which micro-batches they hold, and in their share of the optimizer's state.
-  Windows& known = row[at(stage.end + 7 * stage.replicas) % row.size()];
+  Windows& known = row[at(stage.end + 61 * stage.replicas) % row.size()];
   if (known.end != stage.end || known.replicas != stage.replicas)
     known = {.end = stage.end, .replicas = stage.replicas};
   const int wanted = window(stage, demand);

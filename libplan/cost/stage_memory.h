@@ -42,6 +42,7 @@ struct MemoryLimit {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();  ///< usable, after reserve
   std::int64_t context = 0;
   HandOver in = HandOver::copy, out = HandOver::copy;  ///< from the stages in front, to those behind
+  auto operator<=>(const MemoryLimit&) const = default;
 };
 
 /// Whether anything can be too large.

@@ -145,7 +145,8 @@ std::int64_t buffer_bytes(const PricingContext& context, const Assignment& assig
   std::int64_t most = 0;
   for (const int position : devices_of(assignment, {stage})) {
     const auto copies = [&](int other) {
-      return std::ranges::any_of(devices_of(assignment, {other}), [&](int partner) {
+      return std::ranges::any_of(assignment.stage_workers[at(other)], [&](int worker) {
+        const int partner = assignment.worker_devices[at(worker)];
         return hand_over(devices[at(position)], devices[at(partner)]) == HandOver::copy;
       });
     };

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "libplan/cost/links.h"
 #include "libplan/cost/stage_bytes.h"
+#include "libplan/price/lanes.h"
 #include "libplan/schedule/stream_length.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/index.h"
@@ -66,12 +68,33 @@ void set_hardware(SimulationInput& input, const std::vector<int>& devices, const
   if (numbers.size() == devices.size()) input.hardware.clear();
 }
 
-void add_traffic(Prediction& prediction, const SimulationResult& result, int updates) {
-  std::map<std::pair<WorkerId, WorkerId>, Bytes> sums;
-  for (const MessageEvent& message : result.messages) sums[{message.from, message.to}] += message.bytes;
-  for (const auto& [ends, bytes] : sums) {
+using Traffic = std::map<std::pair<WorkerId, WorkerId>, Bytes>;  ///< between workers
+
+/// Of all workers: messages stay in their lane.
+Traffic of_all_lanes(const Traffic& few, const Lanes& lanes, int stages) {
+  const int replicas = static_cast<int>(lanes.stands_for.size()) / stages;
+  const int kept = static_cast<int>(lanes.few.programs.size()) / stages;
+  std::map<int, std::vector<std::pair<int, Bytes>>> sent;  // by worker: to which stage
+  for (const auto& [ends, bytes] : few)
+    sent[number(ends.first)].emplace_back(number(ends.second) / kept, bytes);
+  Traffic all;
+  for (int worker = 0; worker < std::ssize(lanes.stands_for); ++worker) {
+    for (const auto& [stage, bytes] : sent[lanes.stands_for[at(worker)]])
+      all[{WorkerId{worker}, WorkerId{stage * replicas + worker % replicas}}] = bytes;
+  }
+  return all;
+}
+
+void add_traffic(Prediction& prediction, const Traffic& traffic, int updates) {
+  for (const auto& [ends, bytes] : traffic) {
     prediction.links.push_back({ends.first, ends.second, Bytes(bytes.value / updates)});
   }
+}
+
+/// Where all micro-batches are equal.
+std::optional<Lanes> lanes_of(const Assignment& assignment, const PricingContext& context,
+                              const MicroBatchScale& scale) {
+  return scale.times.empty() ? few_lanes(assignment, context.cluster) : std::nullopt;
 }
 
 }  // namespace
@@ -137,14 +160,18 @@ SimulationInput make_input(const PricedStages& priced, const Assignment& assignm
 
 Seconds simulated_step(const PricedStages& priced, const Assignment& assignment, const PricingContext& context,
                        const MicroBatchScale& scale) {
-  return chained_period(make_input(priced, assignment, context.cluster, scale, context.all_reduce_overlap,
-                                   assignment.micro_batches));
+  const std::optional<Lanes> lanes = lanes_of(assignment, context, scale);
+  const Assignment& simulated = lanes ? lanes->few : assignment;
+  return chained_period(make_input(priced, simulated, context.cluster, scale, context.all_reduce_overlap,
+                                   simulated.micro_batches));
 }
 
 Prediction simulate_prediction(const PricedStages& priced, const Assignment& assignment,
                                const PricingContext& context, const MicroBatchScale& scale) {
+  const std::optional<Lanes> lanes = lanes_of(assignment, context, scale);
+  const Assignment& simulated = lanes ? lanes->few : assignment;
   const auto input = [&](int micro_batches) {
-    return make_input(priced, assignment, context.cluster, scale, context.all_reduce_overlap, micro_batches);
+    return make_input(priced, simulated, context.cluster, scale, context.all_reduce_overlap, micro_batches);
   };
   Prediction prediction;
   prediction.stages = priced.stages;
@@ -155,8 +182,8 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   prediction.all_reduce_overlap = context.all_reduce_overlap;
   prediction.swap = priced.swap;
 
-  const int length = assignment.synchronous ? assignment.micro_batches : steady_length(assignment);
-  const int updates = length / assignment.micro_batches;
+  const int length = simulated.synchronous ? simulated.micro_batches : steady_length(simulated);
+  const int updates = length / simulated.micro_batches;
   const SimulationInput whole = input(length);
   const auto workers = static_cast<double>(assignment.programs.size());
   SimulationResult result;
@@ -165,21 +192,27 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
     result = std::move(simulation.first);
     prediction.makespan = result.makespan;
     prediction.step = simulation.period;
-    prediction.bubble_fraction = result.bubble_fraction;
   } else {
     result = simulate(whole, Events::unsorted);
     prediction.makespan = simulate(input(round_of(assignment))).makespan;
     prediction.step = steady_period(whole) * assignment.micro_batches;
-    const Seconds busy = std::accumulate(result.busy.begin(), result.busy.end(), Seconds{});
-    prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * updates * prediction.step));
   }
+  Seconds busy{};
+  for (std::size_t w = 0; w < assignment.programs.size(); ++w) {
+    const std::size_t like = lanes ? at(lanes->stands_for[w]) : w;
+    busy += result.busy[like];
+    prediction.workers.push_back({result.busy[like] / updates, result.memory[like]});
+  }
+  const Seconds length_of_all = assignment.synchronous ? prediction.makespan : updates * prediction.step;
+  if (length_of_all > Seconds(0))
+    prediction.bubble_fraction = std::max(0.0, 1 - busy / (workers * length_of_all));
   const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
   if (prediction.step > Seconds(0))
     prediction.samples_per_s = std::min(kMostNumber, samples / prediction.step.count());
-  for (std::size_t w = 0; w < result.busy.size(); ++w) {
-    prediction.workers.push_back({result.busy[w] / updates, result.memory[w]});
-  }
-  add_traffic(prediction, result, updates);
+  Traffic traffic;
+  for (const MessageEvent& message : result.messages) traffic[{message.from, message.to}] += message.bytes;
+  if (lanes) traffic = of_all_lanes(traffic, *lanes, assignment.stages());
+  add_traffic(prediction, traffic, updates);
   return prediction;
 }
 

@@ -77,6 +77,7 @@ class Passes {
     if (all) outcome_.bound = found.bound;  // which no part of the machine undercuts
     outcome_.bound = std::min(outcome_.bound, found.placed_bound);
     floor_ = found.floor;
+    nothing_fits_ = std::move(found.nothing_fits);
     cut_short_ = found.cut_short;
     if (!refusal_) refusal_ = found.refusal;
     if (!all) return any;
@@ -118,7 +119,7 @@ class Passes {
     shortlist_.add(std::move(found.finalists));
   }
 
-  Known known() const { return {shortlist_.steps(), shortlist_.far()}; }
+  Known known() const { return {shortlist_.steps(), shortlist_.far(), nothing_fits_}; }
   bool stopped() const { return cut_short_ || shortlist_.cut_short(); }
 
   SearchOutcome outcome() {
@@ -148,6 +149,7 @@ class Passes {
   bool only_placed_ = true;
   bool cut_short_ = false;
   double floor_ = kInfinity;  ///< Collected::floor of the last machine
+  NothingFits nothing_fits_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/price/lanes.h"
 #include "libplan/request/effort.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/schedule/size.h"
@@ -19,10 +20,9 @@ namespace {
 constexpr std::size_t kSimulated = 64;  ///< per call and schedule
 constexpr std::size_t kPlaced = 4;      ///< the same of a placed schedule: each is improved by simulation
 constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut is another way to fit
-constexpr std::int64_t kPlacedOperations = 8'000'000;       ///< of those in all, about a second a million
-constexpr std::int64_t kPlacedOperationsLarge = 1'000'000;  ///< the same on a machine that is_large()
-constexpr double kOperations = 4e6;                         ///< the same of all others
-constexpr double kOperationsLarge = 1e6;                    ///< the same on a machine that is_large()
+constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
+constexpr double kOperations = 4e6;                    ///< the same of all others
+constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
 constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
 constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
@@ -68,12 +68,21 @@ double operations_of(const Finalist& finalist) {
   return operation_count(request, finalist.micro_batches);
 }
 
+/// Of them those that are simulated: equal replicas stand for each other.
+double simulated_of(const Finalist& finalist, const Cluster& cluster) {
+  const std::vector<int> replicas = replicas_of(finalist.partition);
+  const bool equal = std::ranges::adjacent_find(replicas, std::ranges::not_equal_to()) == replicas.end();
+  if (!equal || !finalist.schedule->synchronous) return operations_of(finalist);
+  const std::vector<int> kept = kept_lanes(replicas.front(), finalist.micro_batches, cluster);
+  return operations_of(finalist) * static_cast<double>(kept.size()) / replicas.front();
+}
+
 /// How many of them are priced against the same best: fewer where each takes long.
-std::size_t at_once(std::span<const Finalist> finalists) {
+std::size_t at_once(std::span<const Finalist> finalists, const Cluster& cluster) {
   constexpr double kMost = 1e6;
   std::size_t count = 0;
   for (double operations = 0; count < std::min(kAtOnce, finalists.size()); ++count) {
-    operations += operations_of(finalists[count]);
+    operations += simulated_of(finalists[count], cluster);
     if (count > 0 && operations > kMost) break;
   }
   return count;
@@ -135,7 +144,7 @@ bool Shortlist::can_afford(const Finalist& finalist) {
     if (operations_ > (large ? kOperationsLarge : kOperations) &&
         best() < std::numeric_limits<double>::infinity())
       return false;
-    operations_ += operations_of(finalist);
+    operations_ += simulated_of(finalist, cluster_);
     return true;
   }
   if (placed_operations_ > (large ? kPlacedOperationsLarge : kPlacedOperations)) return false;
@@ -149,7 +158,7 @@ void Shortlist::add(std::vector<Finalist> finalists) {
   const std::span<Finalist> all(chosen);
   std::size_t count = 0;
   for (std::size_t begin = 0; begin < all.size() && !stops(all[begin].workers()); begin += count) {
-    count = at_once(all.subspan(begin));
+    count = at_once(all.subspan(begin), cluster_);
     price(all.subspan(begin, count));
   }
 }

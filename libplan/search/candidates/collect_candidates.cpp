@@ -51,6 +51,14 @@ struct Rivals {
   auto operator<=>(const Rivals&) const = default;
 };
 
+/// A search that every layer order of the same micro-batches on the same devices has.
+struct OrderRivals {
+  Rivals rivals;
+  int search = 0;  ///< PlanCase::search
+  std::vector<int> devices, sizes;
+  auto operator<=>(const OrderRivals&) const = default;
+};
+
 class CandidateCollector {
  public:
   CandidateCollector(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
@@ -77,7 +85,6 @@ class CandidateCollector {
     const bool free_order = has_free_order(graph_, request_);
     for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
       one.space.stop = stop_;
-      enter(one);
       orders_.insert(one.order.name);
       schedules_.insert(one.schedule.name);
       if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
@@ -87,6 +94,7 @@ class CandidateCollector {
     });
     if (free_order) add_graph(down_sets);
     result_.cut_short = cut_short_;
+    result_.nothing_fits = std::move(known_.nothing_fits);
     if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
     result_.orders = static_cast<int>(orders_.size());
     result_.schedules = static_cast<int>(schedules_.size());
@@ -138,7 +146,9 @@ class CandidateCollector {
     result_.floor = std::min(result_.floor, shared_work(one));
     if (depth_ != Depth::plain) return;
     try {
-      const SearchLimits limits{.slowest = slowest_placed(one), .near = near(one, kPlaced, OnList::no)};
+      const SearchLimits limits{.slowest = slowest_placed(one),
+                                .near = near(one, kPlaced, OnList::no),
+                                .enough = std::min(result_.bound, result_.placed_bound)};
       PlacedFinalists found = placed_finalists(one, cluster_, request_, layers, limits);
       result_.placed_bound = std::min(result_.placed_bound, found.bound);
       for (Finalist& finalist : found.finalists) {
@@ -190,6 +200,8 @@ class CandidateCollector {
       include(candidate.estimate, one, one.search, OnList::no);
     cut_short_ |= searched.list.cut_short;
     searched.bound = searched.list.bound;
+    if (searched.list.nothing_fits && is_free(one))
+      known_.nothing_fits.try_emplace(free_case(one), one.space.devices);
     if (depth_ == Depth::inherited) return searched;  // whose bounds are known
     const bool large = is_large(graph_.size(), static_cast<int>(one.devices.positions.size()));
     if (large) searched.bound = whole_bound(what, one.space);
@@ -203,25 +215,21 @@ class CandidateCollector {
     return searched;
   }
 
-  /// Another order of the same layers has the same searches.
-  void enter(const PlanCase& one) {
-    const std::pair compared(&one.devices, &one.batch);
-    if (compared != compared_) other_orders_.clear();
-    compared_ = compared;
-  }
-
   enum class OnList { no, yes };
   static constexpr int kPlaced = -1;  ///< all searches of a schedule that places its stages
   static Rivals rivals_of(const PlanCase& one, OnList on_list) {
     return {&one.schedule, one.in_flight.recompute, one.in_flight.sharded,
             one.space.min_replicas == one.space.max_replicas, on_list == OnList::yes};
   }
+  static OrderRivals order_rivals_of(const PlanCase& one, int search, OnList on_list) {
+    return {rivals_of(one, on_list), search, one.devices.positions, one.batch.sizes};
+  }
   /// `search`: PlanCase::search.
   void include(double objective, const PlanCase& one, int search, OnList on_list) {
     if (depth_ != Depth::plain) return;
-    const Rivals rivals = rivals_of(one, on_list);
-    for (double* least : {&objectives_.try_emplace(rivals, kInfinity).first->second,
-                          &other_orders_.try_emplace({rivals, search}, kInfinity).first->second})
+    for (double* least :
+         {&objectives_.try_emplace(rivals_of(one, on_list), kInfinity).first->second,
+          &other_orders_.try_emplace(order_rivals_of(one, search, on_list), kInfinity).first->second})
       *least = std::min(*least, objective);
   }
   /// The largest objective that is worth a search. Small models are searched in full, and schedules that place
@@ -229,17 +237,31 @@ class CandidateCollector {
   double near(const PlanCase& one, int search, OnList on_list) const {
     double most = kInfinity;
     if (small_) return most;
-    const Rivals rivals = rivals_of(one, on_list);
-    const auto least_of_all = objectives_.find(rivals);
+    const auto least_of_all = objectives_.find(rivals_of(one, on_list));
     if (search != kPlaced && least_of_all != objectives_.end()) most = kNear * least_of_all->second;
-    if (const auto least = other_orders_.find({rivals, search}); least != other_orders_.end())
-      most = std::min(most, (1 - kRounding) * least->second);
+    const auto least = other_orders_.find(order_rivals_of(one, search, on_list));
+    if (least != other_orders_.end()) most = std::min(most, (1 - kRounding) * least->second);
     return most;
   }
 
   SearchLimits limits_of(const PlanCase& one) const {
     const double enough = one.space.aligned ? 0 : result_.bound;  // of those whole_bound() is the bound
-    return {slowest(one), known_.far, near(one, one.search, OnList::no), enough, depth_};
+    const Depth depth = is_free(one) && is_known_not_to_fit(one) ? Depth::bound : depth_;
+    return {slowest(one), known_.far, near(one, one.search, OnList::no), enough, depth};
+  }
+
+  /// Whether a search on fewer devices looks for some of the same partitions.
+  bool is_free(const PlanCase& one) const {
+    return equal_places_ && is_free_shape(one.schedule, one.in_flight.policy) && one.space.min_replicas == 1 &&
+           !one.space.aligned;
+  }
+  static FreeCase free_case(const PlanCase& one) {
+    return {&one.schedule,     one.in_flight.recompute, one.in_flight.sharded,
+            one.devices.limit, one.order.layers,        one.batch.sizes};
+  }
+  bool is_known_not_to_fit(const PlanCase& one) const {
+    const auto found = known_.nothing_fits.find(free_case(one));
+    return found != known_.nothing_fits.end() && one.space.devices <= found->second;
   }
 
   /// Of thousands of devices, where a search takes long, only what may come near the best of equal replicas.
@@ -319,7 +341,8 @@ class CandidateCollector {
       const SearchCase what = search_case(one, memory, cluster_, request_);
       if (one.fresh && one.search == 0) lists.clear();
       try {
-        if (one.fresh) lists.push_back(find_graph_candidates(what, *lattice, one.space, graph_.size()));
+        const SearchLimits limits{.near = near(one, one.search, OnList::no), .enough = result_.bound};
+        if (one.fresh) lists.push_back(find_graph_candidates(what, *lattice, one.space, graph_.size(), limits));
       } catch (const SearchStopped&) {
         cut_short_ = true;
         return include_any_order();
@@ -343,10 +366,9 @@ class CandidateCollector {
   StopSign stop_;
   bool cut_short_ = false;
   Collected result_;
-  std::vector<Searched> searched_;                         ///< PlanCase::search
-  std::map<Rivals, double> objectives_;                    ///< the least of each, in seconds per step or update
-  std::map<std::pair<Rivals, int>, double> other_orders_;  ///< the least objective of each, so far
-  std::pair<const DeviceSet*, const BatchOption*> compared_;  ///< what these are of
+  std::vector<Searched> searched_;              ///< PlanCase::search
+  std::map<Rivals, double> objectives_;         ///< the least of each, in seconds per step or update
+  std::map<OrderRivals, double> other_orders_;  ///< the least objective of each, so far
   double order_free_ = kInfinity;
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

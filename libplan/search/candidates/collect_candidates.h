@@ -13,11 +13,24 @@
 
 namespace pp::plan {
 
+/// A case of stages with any replicas, but for its devices, which are all alike.
+struct FreeCase {
+  const ScheduleRow* schedule = nullptr;
+  RecomputeMode recompute = RecomputeMode::never;
+  bool sharded = false;
+  MemoryLimit limit;
+  std::vector<int> order, sizes;
+  auto operator<=>(const FreeCase&) const = default;
+};
+/// Those of which nothing fits on so many devices, nor then on fewer.
+using NothingFits = std::map<FreeCase, int>;
+
 /// What plans on this machine and on larger ones have come to.
 struct Known {
   std::map<const ScheduleRow*, double>
       steps{};  ///< of the best plan of each schedule, by which plans are ranked
   double far = std::numeric_limits<double>::infinity();  ///< Shortlist::far()
+  NothingFits nothing_fits{};
 };
 
 struct Collected {
@@ -37,6 +50,7 @@ struct Collected {
   bool cut_short = false;        ///< by the observer; `bound` and `floor` hold all the same
   bool only_placed = true;       ///< no schedule leaves the placement to the planner
   std::optional<Error> refusal;  ///< the first of a schedule that places its stages
+  NothingFits nothing_fits;      ///< what was known, and what was found
 };
 
 enum class DownSets { leave_out, search };

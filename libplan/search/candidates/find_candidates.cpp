@@ -50,29 +50,14 @@ Seats seats_of(const SearchCase& what, const SearchSpace& space, const Links& li
   return seats;
 }
 
-BottleneckResult exact_bottleneck(const SearchCase& what, const SearchSpace& space, const ChainCost& cost,
-                                  double most) {
-  BottleneckResult result = search_bottleneck(space, cost);
-  if (!result.feasible() || what.memory.fits(result.partition)) return result;
-  const double heaviest = most - cost.base();
-  if (heaviest < kInfinity && !test_labels(space, cost, &cost, heaviest, Sums::ignore).feasible()) return {};
-  return search_least_load(space, cost, &cost, result.value);
-}
-
-ParetoFront exact_points(const SearchCase& what, const SearchSpace& space, const ChainCost& cost, double most) {
-  ParetoFront front = search_points(space, cost, nullptr, most);
-  const bool fits =
-      std::ranges::all_of(front.points, [&](const Point& point) { return what.memory.fits(point.partition); });
-  return fits ? front : search_points(space, cost, &cost, most);
-}
-
-/// Every Pareto point of load and sum; asynchronous: the optimum. Those that take the exact memory only when
-/// some objective is within `most`.
+/// Every Pareto point of load and sum, where stages are aligned the best; asynchronous: the optimum. Those that
+/// take the exact memory only when some objective is within `most`.
 std::vector<Partition> optima(const SearchCase& what, const SearchSpace& space, double most = kInfinity) {
   const ChainCost cost = objective_cost(what, space);
-  if (!what.synchronous) return {exact_bottleneck(what, space, cost, most).partition};
+  if (!what.synchronous) return {search_least_load(space, cost, &cost, most - cost.base()).partition};
+  if (space.aligned) return {search_best_point(space, cost, &cost, most).partition};
   std::vector<Partition> partitions;
-  for (Point& point : exact_points(what, space, cost, most).points)
+  for (Point& point : search_points(space, cost, &cost, most).points)
     partitions.push_back(std::move(point.partition));
   return partitions;
 }
@@ -91,7 +76,8 @@ Partition straight(const SearchCase& what, SearchSpace space, double most) {
   if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
     return {};
   space.max_replicas = 1;
-  return exact_bottleneck(what, space, objective_cost(what, space), most).partition;
+  const ChainCost cost = objective_cost(what, space);
+  return search_least_load(space, cost, &cost, most - cost.base()).partition;
 }
 
 /// Whether some objective is within `near`, by a bound of the memory; of balanced ones that of the best without
@@ -174,20 +160,23 @@ void collect_inherited(const SearchCase& what, const SearchSpace& space, const S
 
 /// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
 void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
-             const BottleneckResult& least, const CandidateList& list, Collector& collector) {
+             const BottleneckResult& least, CandidateList& list, Collector& collector) {
   const double most = std::min(most_of(what, space, limits), limits.near);
   if (limits.depth == Depth::plain) {
     add_fitting(what, optima(what, space, most), Origin::points, collector);
-    add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
+    if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
   }
-  const Partition alone = straight(what, space, most);
-  add_fitting(what, {alone}, Origin::straight, collector);
-  add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
-              collector);
-  add_fitting(what, {least.partition}, Origin::least_bound, collector);
-  if (what.memory.limited() && list.candidates.empty() && most == kInfinity)
-    add_fitting(what, {find_fitting(what, space)}, Origin::anything,
-                collector);  // which alone decides that nothing fits
+  if (!space.aligned) {  // one of many such spaces, whose plans are long
+    const Partition alone = straight(what, space, most);
+    add_fitting(what, {alone}, Origin::straight, collector);
+    add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
+                collector);
+    add_fitting(what, {least.partition}, Origin::least_bound, collector);
+  }
+  if (what.memory.limited() && list.candidates.empty() && most == kInfinity) {
+    add_fitting(what, {find_fitting(what, space)}, Origin::anything, collector);
+    list.nothing_fits = list.candidates.empty();
+  }
 }
 
 }  // namespace
@@ -222,16 +211,19 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     }
     if (limits.slowest < kInfinity) {
       const BottleneckTest test = test_bottleneck(space, bound, limits.slowest);
-      list.bound = test.next;
+      if (!test.feasible()) list.bound = test.next;
       if (!test.feasible()) return list;
     }
     if (limits.depth == Depth::inherited) {
       collect_inherited(what, space, limits, collector);
       return list;
     }
-    least = search_bottleneck(space, bound);
-    list.bound = least.value;
-    if (least.feasible()) collect(what, space, limits, least, list, collector);
+    if (!space.aligned) {  // where nobody asks for the bound
+      least = search_bottleneck(space, bound);
+      list.bound = least.value;
+      list.nothing_fits = !least.feasible();
+    }
+    if (space.aligned || least.feasible()) collect(what, space, limits, least, list, collector);
   } catch (const SearchStopped&) {
     list.cut_short = true;
     if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
@@ -240,8 +232,6 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
     add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
   }
-  if (space.aligned && list.candidates.size() > 1)  // one of many such spaces, whose plans are long
-    list.candidates = {*std::ranges::min_element(list.candidates, {}, &Candidate::estimate)};
   return list;
 }
 

@@ -33,7 +33,8 @@ struct CandidateList {
   /// No partition of this chain in this space, with this memory, is faster: seconds as `estimate`, of steady
   /// steps.
   double bound = std::numeric_limits<double>::infinity();
-  bool cut_short = false;  ///< SearchSpace::stop ended it; the bound holds all the same
+  bool nothing_fits = false;  ///< no partition of the space does
+  bool cut_short = false;     ///< SearchSpace::stop ended it; the bound holds all the same
 };
 
 /// `inherited`: also what less memory and slower links would have given, and what is near the optimum: the

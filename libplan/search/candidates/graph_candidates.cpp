@@ -8,10 +8,10 @@ namespace pp::plan {
 namespace {
 
 std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const SearchSpace& space,
-                          const ChainCost& cost) {
-  if (what.synchronous) return search_lattice_points(lattice, space, cost).points;
+                          const ChainCost& cost, double near) {
+  if (what.synchronous) return search_lattice_points(lattice, space, cost, near).points;
   BottleneckResult best = search_lattice_bottleneck(lattice, space, cost);
-  if (!best.feasible()) return {};
+  if (!best.feasible() || best.value > near) return {};
   return {{std::move(best.partition), best.value, 0}};
 }
 
@@ -43,13 +43,13 @@ double least_load(const SearchCase& what, int layer, int most_replicas, double k
 }  // namespace
 
 GraphCandidateList find_graph_candidates(const SearchCase& what, const Lattice& lattice,
-                                         const SearchSpace& space, int layers) {
+                                         const SearchSpace& space, int layers, const SearchLimits& limits) {
   GraphCandidateList list;
   const ChainCost cost = objective_cost(what, space);
-  for (const Point& point : points(what, lattice, space, cost))
+  for (const Point& point : points(what, lattice, space, cost, limits.near))
     list.candidates.push_back(
         {linear(lattice, point.partition, layers), point.load + (cost.base() + point.sum)});
-  list.bound = search_lattice_bottleneck(lattice, space, bound_cost(what, space)).value;
+  list.bound = lattice_bound(lattice, space, bound_cost(what, space), limits.enough);
   return list;
 }
 

@@ -23,10 +23,10 @@ struct GraphCandidateList {
   double bound = std::numeric_limits<double>::infinity();
 };
 
-/// `what.chain` and `what.bound_chain` are over the lattice (make_lattice_chain). Candidates on every device
-/// count of `spaces`, the largest last; the bound is that of the last.
+/// `what.chain` and `what.bound_chain` are over the lattice (make_lattice_chain). Of the limits `near` and
+/// `enough`.
 GraphCandidateList find_graph_candidates(const SearchCase& what, const Lattice& lattice,
-                                         const SearchSpace& space, int layers);
+                                         const SearchSpace& space, int layers, const SearchLimits& limits);
 
 /// A weaker bound of the same kind, from any one linear order: all work shared evenly, one micro-batch's way
 /// through the pipeline, and each layer with the replicas that suit it best.

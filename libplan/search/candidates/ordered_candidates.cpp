@@ -55,13 +55,13 @@ class OrderSearch {
   /// Appends what fits: the Pareto points of the step and what would be best if steps followed each other
   /// without a gap; of a stream, the best period. Nothing when no objective is within `near`.
   void run(double near, std::vector<OrderedCandidate>& found) {
-    if (!one_.synchronous) return add_all(objective_, bottleneck, near, found);
+    if (!one_.synchronous) return add_least_load(objective_, near, found);
     const std::size_t before = found.size();
-    add_all(objective_, points, near, found);
+    add_points(near, found);
     if (near < kInfinity && found.size() == before) return;
     const ChainCost steady(one_.chain, load_options(one_, request_, LoadKind::steady), list_.seats,
                            one_.in_flight);
-    add_all(steady, bottleneck, kInfinity, found);
+    add_least_load(steady, kInfinity, found);
   }
 
   /// Appends this partition, if it fits.
@@ -73,30 +73,15 @@ class OrderSearch {
   }
 
  private:
-  using Search = std::vector<Partition>(const SearchSpace&, const ChainCost&, const ExactMemory*, double near);
-
-  static std::vector<Partition> points(const SearchSpace& space, const ChainCost& cost,
-                                       const ExactMemory* memory, double near) {
-    std::vector<Partition> partitions;
-    for (Point& point : search_points(space, cost, memory, near).points)
-      partitions.push_back(std::move(point.partition));
-    return partitions;
+  void add_points(double near, std::vector<OrderedCandidate>& found) {
+    for (Point& point : search_points(one_.space, objective_, &objective_, near).points)
+      add(std::move(point.partition), found);
   }
 
-  static std::vector<Partition> bottleneck(const SearchSpace& space, const ChainCost& cost,
-                                           const ExactMemory* memory, double near) {
-    if (near < kInfinity && !test_labels(space, cost, memory, near, Sums::ignore).feasible()) return {};
-    BottleneckResult best = search_least_load(space, cost, memory);
-    if (!best.feasible()) return {};
-    return {std::move(best.partition)};
-  }
-
-  /// With the exact memory where the bound of it lets something pass.
-  void add_all(const ChainCost& cost, Search search, double near, std::vector<OrderedCandidate>& found) {
-    std::vector<Partition> partitions = search(one_.space, cost, nullptr, near);
-    const bool fit = std::ranges::all_of(partitions, [&](const Partition& one) { return cost.fits(one); });
-    if (!fit) partitions = search(one_.space, cost, &cost, near);
-    for (Partition& partition : partitions) add(std::move(partition), found);
+  void add_least_load(const ChainCost& cost, double near, std::vector<OrderedCandidate>& found) {
+    if (near < kInfinity && !test_labels(one_.space, cost, nullptr, near, Sums::ignore).feasible()) return;
+    BottleneckResult best = search_least_load(one_.space, cost, &cost, near);
+    if (best.feasible()) add(std::move(best.partition), found);
   }
 
   const PlanCase& one_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "libplan/request/effort.h"
 #include "libplan/schedule/size.h"
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/placed_floor.h"
@@ -140,6 +141,13 @@ void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<C
   }
 }
 
+/// Whether a step has more operations than are simulated on so many devices: a forward and both halves of a
+/// backward of every stage.
+bool is_too_long(const PlanCase& one, int stages) {
+  return is_large(one.chain.size(), static_cast<int>(one.devices.positions.size())) &&
+         std::int64_t{3} * stages * one.batch.micro_batches > kPlacedOperationsLarge;
+}
+
 /// Of one variant, with all partitions to start from; lowers `bound` to what none of its plans can beat.
 std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCase& one, const Cluster& cluster,
                                             const PlanRequest& request, LayerOrder layers,
@@ -159,23 +167,28 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   space.max_replicas = 1;
   space.replicas.clear();
   const PlacedFloor floor(one, *schedule, variant.pipelines, largest_device(one, cluster, request));
-  // Where orders are free, moves leave the case's: nothing may fit in it, and the bound is of all.
+  // Plans keep to the case's order. Where orders are free, the bound is of all.
   const bool fixed = layers == LayerOrder::fixed;
-  if (fixed) {
-    const BottleneckTest faster = test_bottleneck(space, floor, limits.slowest);
-    if (!faster.feasible() && (faster.next < kInfinity || others_compete(request))) return std::nullopt;
+  const BottleneckTest faster = test_bottleneck(space, floor, limits.slowest);
+  const bool fits = faster.feasible() && floor.has_room_again(space);
+  if (!fits && (faster.next < kInfinity || others_compete(request))) {
+    if (!fixed) bound = std::min(bound, shared_work(one));
+    return std::nullopt;
   }
+  const double shared = shared_work(one);
+  const auto leave_out = [&]() -> std::optional<Finalist> {
+    const double enough = std::min(bound, limits.enough);
+    bound = std::min(bound, fixed ? std::max(shared, bottleneck_bound(space, floor, enough)) : shared);
+    return std::nullopt;
+  };
+  if (is_too_long(one, stages) && others_compete(request)) return leave_out();
   const StageMemory unlimited(one.chain, one.in_flight, {});
   SearchCase what = search_case(one, unlimited, cluster, request);
   constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
   const SearchLimits near{.near = limits.near,
                           .depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
   std::vector<Candidate> candidates = find_candidates(what, space, near).candidates;
-  const double shared = shared_work(one);
-  if (candidates.empty() && limits.near < kInfinity) {
-    bound = std::min(bound, fixed ? std::max(shared, bottleneck_bound(space, floor, bound)) : shared);
-    return std::nullopt;
-  }
+  if (candidates.empty() && limits.near < kInfinity) return leave_out();
   const bool limited = is_limited(one.devices.limit);
   const BottleneckResult least = fixed || limited ? search_bottleneck(space, floor) : BottleneckResult();
   const double own = fixed ? std::max(shared, least.value) : shared;

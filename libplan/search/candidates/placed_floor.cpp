@@ -1,6 +1,8 @@
 #include "libplan/search/candidates/placed_floor.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "libplan/cost/stage_load.h"
 #include "libplan/plan_windows.h"
@@ -9,13 +11,17 @@
 namespace pp::plan {
 namespace {
 
+/// Whether stages hold all micro-batches that the programs have in flight: not where weights are swapped, whose
+/// tasks hold one at a time.
+bool knows_windows(const PlanCase& one, const Schedule& schedule) {
+  return !schedule.workers.front().program.empty() && one.schedule.rules != RuleSet::swapped;
+}
+
 /// Micro-batches in flight of the stages, from the first on; no stage has more than those in front of it, as
 /// the searches require. Stages without programs yet, and those that run again, have one.
 std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
   std::vector<int> result(schedule.stage_workers.size(), 1);
-  const bool known = !schedule.workers.front().program.empty();
-  if (one.schedule.rules == RuleSet::swapped) return result;  // tasks hold a micro-batch at a time
-  if (!known || one.in_flight.recompute != RecomputeMode::never) return result;
+  if (!knows_windows(one, schedule) || one.in_flight.recompute != RecomputeMode::never) return result;
   int least = one.batch.micro_batches;  // of all pipelines; each has no more
   for (std::size_t s = 0; s < result.size(); ++s) {
     int most = 0;
@@ -24,6 +30,18 @@ std::vector<int> least_windows(const PlanCase& one, const Schedule& schedule) {
     result[s] = least = std::min(least, most);
   }
   return result;
+}
+
+/// Of the stage behind the first that has fewest, over its copies.
+int least_window(const Schedule& schedule) {
+  int least = std::numeric_limits<int>::max();
+  for (std::size_t s = 1; s < schedule.stage_workers.size(); ++s) {
+    int window = 0;
+    for (const WorkerId worker : schedule.stage_workers[s])
+      window += whole_window_of(schedule.workers[index(worker)], StageId{static_cast<int>(s)});
+    least = std::min(least, window);
+  }
+  return least;
 }
 
 }  // namespace
@@ -36,6 +54,10 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipe
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
+  room_ = static_cast<double>(bytes) * static_cast<double>(schedule.workers.size());
+  const bool again = one.in_flight.recompute != RecomputeMode::never && schedule.stage_workers.size() > 1;
+  if (again && knows_windows(one, schedule))
+    held_again_ = least_window(schedule) * std::min(1.0, one.in_flight.batch.bytes);
   std::vector<int> windows = least_windows(one, schedule);
   std::ranges::reverse(windows);
   for (const int window : windows) {
@@ -67,6 +89,20 @@ double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
 
 bool PlacedFloor::fits(int begin, int end, DeviceSpan span) const {
   return memories_.empty() || memories_[at(span.first)].fits_at_least(begin, end, span.count, 0);
+}
+
+bool PlacedFloor::has_room_again(const SearchSpace& space) const {
+  if (held_again_ == 0) return true;
+  std::vector<double> kept;
+  for (int k = 1; k < space.layers; ++k) {
+    if (space.may_cut(k))
+      kept.push_back(
+          std::min(chain_.least_in[at(k)].activation, static_cast<double>(chain_.between(k, k + 1).saved)));
+  }
+  std::ranges::sort(kept);
+  const auto cuts = std::min(kept.size(), at(space.exact_stages - 1));
+  return held_again_ * std::accumulate(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(cuts), 0.0) <=
+         room_;
 }
 
 }  // namespace pp::plan

@@ -26,12 +26,17 @@ class PlacedFloor : public StageCost {
   /// Weights, gradients, optimizer state and the micro-batches that this stage, and every one in front of it,
   /// holds at the same time (with recompute: one), as if the worker had no other stage.
   bool fits(int begin, int end, DeviceSpan span) const override;
+  /// Whether the workers together have room for what the stages keep of every micro-batch in flight to run it
+  /// again: what comes over each cut, or what the layer behind it saves. O(layers log layers).
+  bool has_room_again(const SearchSpace& space) const;
 
  private:
   const Chain& chain_;
   double PassTimes::*back_;            ///< what earlier stages wait for
   double turns_;                       ///< micro-batches of a stage's copy
   std::vector<StageMemory> memories_;  ///< by stage, the last in front; empty: no limit
+  double room_ = 0;                    ///< bytes of all workers
+  double held_again_ = 0;  ///< micro-batches that every stage holds the inputs of, in the largest; 0: not known
 };
 
 }  // namespace pp::plan

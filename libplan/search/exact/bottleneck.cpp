@@ -30,6 +30,7 @@ struct Entry {
 struct Window {
   int head = 0;
   int tail = 0;
+  int seen = 0;  ///< ends from here on were looked at; 0: none yet
   bool empty() const { return head == tail; }
 };
 
@@ -60,7 +61,9 @@ class Probe {
       if (levels_ == 0) {
         relax(start, 1, 0, 0);
       } else {
-        for (int level = 1; level <= levels_; ++level) relax(start, level, level - 1, level);
+        const int first = std::max(1, space_.exact_stages - start);  // a layer each for those in front
+        const int last = std::min(levels_, layers_ - start);
+        for (int level = first; level <= last; ++level) relax(start, level, level - 1, level);
       }
     }
     return walk();
@@ -73,6 +76,7 @@ class Probe {
     Entry best;
     for (int c = 0; c < counts_.size(); ++c) {
       const int replicas = counts_[c];
+      if (key_of_stage(replicas) > best.key) break;  // alone more than is needed
       if (!space_.may_replicate(level, replicas)) continue;
       const Entry found =
           falls_[at(replicas)] ? scan(start, from, replicas) : slide(start, level, from, replicas);
@@ -103,11 +107,15 @@ class Probe {
     const auto which = at((level - 1) * counts_.size() + counts_.place(replicas));
     Window& window = windows_[which];
     int* ends_of = ends_.data() + which * at(layers_ + 1);
-    if (ends(start + 1, from, replicas)) {
-      const Key key = entry(from, start + 1).key;
+    if (window.seen != start + 2) catch_up(window, start, replicas);
+    for (int end = window.seen - 1; end > start; --end) {
+      if (!ends(end, from, replicas)) continue;
+      const Key key = entry(from, end).key;
       while (!window.empty() && entry(from, ends_of[window.tail - 1]).key >= key) --window.tail;
-      ends_of[window.tail++] = start + 1;
+      if (window.empty()) window.head = window.tail = 0;
+      ends_of[window.tail++] = end;
     }
+    window.seen = start + 1;
     while (!window.empty()) {
       const int end = ends_of[window.head];
       const DeviceSpan span{devices_of(entry(from, end).key), replicas};
@@ -115,12 +123,22 @@ class Probe {
       ++window.head;
     }
     if (window.empty()) {
-      window = {};
+      window.head = window.tail = 0;
       return {};
     }
     if (!starts(start, replicas)) return {};
     const int end = ends_of[window.head];
     return {entry(from, end).key + key_of_stage(replicas), end, replicas};
+  }
+
+  /// Where starts were left out: of the ends that nobody looked at those within the limit, by bisection.
+  void catch_up(Window& window, int start, int replicas) {
+    int within = start + 1, beyond = window.seen == 0 ? layers_ + 1 : window.seen;
+    while (beyond - within > 1) {
+      const int middle = within + (beyond - within) / 2;
+      (accept(cost_.stage(start, middle, {0, replicas})) ? within : beyond) = middle;
+    }
+    window.seen = beyond;
   }
 
   /// The same without relying on monotone stage loads: every end.
@@ -177,12 +195,24 @@ BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, 
 }
 
 BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound) {
-  return bisect_bottleneck([&](double limit) { return test_bottleneck(space, cost, limit); }, lower_bound);
+  const auto test = [&](double limit) { return test_bottleneck(space, cost, limit); };
+  if (lower_bound > 0) return bisect_bottleneck(test, lower_bound);
+  const BottleneckTest fewest = test(kInfinity);
+  if (!fewest.feasible()) return {{}, kInfinity, 1};
+  // As if the others took an equal part of it: that seldom works, and then the optimum is not far above.
+  const BottleneckTest shared = test(fewest.value * device_count(fewest.partition) / space.devices);
+  BottleneckResult result = bisect_bottleneck(test, shared.feasible() ? 0 : shared.next);
+  result.tests += 2;
+  return result;
 }
 
 double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double enough) {
-  const BottleneckTest below = test_bottleneck(space, cost, std::nextafter(enough, 0.0));
-  return below.feasible() ? search_bottleneck(space, cost).value : below.next;
+  return bisect_bound([&](double limit) { return test_bottleneck(space, cost, limit); }, enough);
+}
+
+double bisect_bound(const std::function<BottleneckTest(double limit)>& probe, double enough) {
+  const BottleneckTest below = probe(std::nextafter(enough, 0.0));
+  return below.feasible() ? bisect_bottleneck(probe, 0).value : below.next;
 }
 
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,

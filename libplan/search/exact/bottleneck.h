@@ -39,7 +39,8 @@ BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& co
 /// probe then.
 double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double enough);
 
-/// The bisection itself over any probe with the meaning of test_bottleneck().
+/// The bisections themselves over any probe with the meaning of test_bottleneck().
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& test, double lower_bound);
+double bisect_bound(const std::function<BottleneckTest(double limit)>& test, double enough);
 
 }  // namespace pp::plan

@@ -1,6 +1,8 @@
 #include "libplan/search/exact/label_search.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <tuple>
 
 #include "libplan/search/exact/front_needs.h"
@@ -376,23 +378,71 @@ PointTest test_labels(const SearchSpace& space, const StageCost& cost, const Exa
 }
 
 BottleneckResult search_least_load(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
-                                   double lower_bound) {
-  const auto probe = [&](double limit) {
-    PointTest test = test_labels(space, cost, memory, limit, Sums::ignore);
-    return BottleneckTest{std::move(test.point.partition), test.point.load, test.next};
+                                   double most) {
+  const auto probe = [&](const ExactMemory* exact) {
+    return [&, exact](double limit) {
+      PointTest test = test_labels(space, cost, exact, limit, Sums::ignore);
+      return BottleneckTest{std::move(test.point.partition), test.point.load, test.next};
+    };
   };
-  return bisect_bottleneck(probe, lower_bound);
+  BottleneckResult least =
+      cost.uniform() ? search_bottleneck(space, cost) : bisect_bottleneck(probe(nullptr), 0);
+  if (memory == nullptr || !least.feasible() || memory->fits(least.partition)) return least;
+  const bool bounded = most < std::numeric_limits<double>::infinity();
+  if (bounded && !probe(memory)(most).feasible()) return {};
+  return bisect_bottleneck(probe(memory), least.value);
 }
+
+namespace {
+
+/// Probes for points: without the exact memory as long as what is found fits.
+class PointProbe {
+ public:
+  PointProbe(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory)
+      : space_(space), cost_(cost), memory_(memory) {}
+
+  PointTest operator()(double limit) {
+    if (relaxed_) {
+      PointTest found = test_labels(space_, cost_, nullptr, limit);
+      if (memory_ == nullptr || !found.feasible() || memory_->fits(found.point.partition)) return found;
+      relaxed_ = false;
+    }
+    return test_labels(space_, cost_, memory_, limit);
+  }
+  /// No more than any load; nothing where none is within the memory.
+  std::optional<double> least_load() const {
+    const BottleneckResult least = search_least_load(space_, cost_);
+    return least.feasible() ? std::optional(least.value) : std::nullopt;
+  }
+  /// Whether some objective is.
+  bool is_within(double most) {
+    if (most == std::numeric_limits<double>::infinity()) return true;
+    return point_within(most, cost_.base(), std::ref(*this)).feasible();
+  }
+
+ private:
+  const SearchSpace& space_;
+  const StageCost& cost_;
+  const ExactMemory* memory_;
+  bool relaxed_ = true;
+};
+
+}  // namespace
 
 ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           double most) {
-  const auto test = [&](double limit) { return test_labels(space, cost, memory, limit); };
-  if (most < std::numeric_limits<double>::infinity() && !point_within(most, cost.base(), test).feasible())
-    return {};
-  const BottleneckResult least =
-      cost.uniform() ? search_bottleneck(space, cost) : search_least_load(space, cost, memory);
-  if (!least.feasible()) return {};
-  return enumerate_points(least.value, cost.base(), test, most);
+  PointProbe probe(space, cost, memory);
+  if (!probe.is_within(most)) return {};
+  const std::optional<double> least = probe.least_load();
+  return least ? enumerate_points(*least, cost.base(), std::ref(probe), most) : ParetoFront();
+}
+
+Point search_best_point(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
+                        double most) {
+  PointProbe probe(space, cost, memory);
+  if (!probe.is_within(most)) return {};
+  const std::optional<double> least = probe.least_load();
+  return least ? least_objective(*least, cost.base(), std::ref(probe), most) : Point();
 }
 
 }  // namespace pp::plan

@@ -28,13 +28,20 @@ enum class Sums { count, ignore };
 PointTest test_labels(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory, double limit,
                       Sums sums = Sums::count);
 
-/// The least largest load, bit for bit. Where devices are alike and no exact memory is asked for
-/// search_bottleneck() finds the same sooner. `lower_bound` must hold; 0 always does.
+/// The least largest load, bit for bit. Probes ask for the exact memory only where the optimum without it does
+/// not fit, and then only if some load is within `most`; none, if not. On devices that are alike the optimum
+/// without it is that of search_bottleneck().
 BottleneckResult search_least_load(const SearchSpace& space, const StageCost& cost,
-                                   const ExactMemory* memory = nullptr, double lower_bound = 0);
+                                   const ExactMemory* memory = nullptr,
+                                   double most = std::numeric_limits<double>::infinity());
 
-/// The Pareto points of (load, sum) that can have the least objective; none when it is above `most`.
+/// The Pareto points of (load, sum) that can have the least objective; none when it is above `most`. Probes ask
+/// for the exact memory from the first point on that does not fit without it.
 ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory = nullptr,
                           double most = std::numeric_limits<double>::infinity());
+
+/// The one of them with the least objective.
+Point search_best_point(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory = nullptr,
+                        double most = std::numeric_limits<double>::infinity());
 
 }  // namespace pp::plan

@@ -66,6 +66,10 @@ class Probe {
     }
     return result;
   }
+  BottleneckTest load(double limit) {
+    PointTest found = run(limit);
+    return {std::move(found.point.partition), found.point.load, found.next};
+  }
 
  private:
   std::size_t slot(int boundary, int replicas) const {
@@ -165,18 +169,22 @@ PointTest test_lattice(const Lattice& lattice, const SearchSpace& space, const S
 BottleneckResult search_lattice_bottleneck(const Lattice& lattice, const SearchSpace& space,
                                            const StageCost& cost) {
   Probe probe(lattice, space, cost, Sums::ignore);
-  const auto test = [&](double limit) {
-    PointTest found = probe.run(limit);
-    return BottleneckTest{std::move(found.point.partition), found.point.load, found.next};
-  };
-  return bisect_bottleneck(test, 0);
+  return bisect_bottleneck([&](double limit) { return probe.load(limit); }, 0);
 }
 
-ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost) {
+double lattice_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double enough) {
+  Probe probe(lattice, space, cost, Sums::ignore);
+  return bisect_bound([&](double limit) { return probe.load(limit); }, enough);
+}
+
+ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
+                                  double most) {
+  Probe probe(lattice, space, cost, Sums::count);
+  const auto test = [&](double limit) { return probe.run(limit); };
+  if (most < kInfinity && !point_within(most, cost.base(), test).feasible()) return {};
   const BottleneckResult least = search_lattice_bottleneck(lattice, space, cost);
   if (!least.feasible()) return {};
-  Probe probe(lattice, space, cost, Sums::count);
-  return enumerate_points(least.value, cost.base(), [&](double limit) { return probe.run(limit); });
+  return enumerate_points(least.value, cost.base(), test, most);
 }
 
 LinearPartition linear(const Lattice& lattice, const Partition& partition, int layers) {

@@ -20,8 +20,11 @@ PointTest test_lattice(const Lattice& lattice, const SearchSpace& space, const S
 /// The optimum over all linear orders.
 BottleneckResult search_lattice_bottleneck(const Lattice& lattice, const SearchSpace& space,
                                            const StageCost& cost);
-/// All Pareto points as search_points() finds them.
-ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost);
+/// As bottleneck_bound().
+double lattice_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double enough);
+/// The Pareto points as search_points() finds them; none when no objective is within `most`.
+ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
+                                  double most = std::numeric_limits<double>::infinity());
 
 /// A linear order in which the stages are contiguous, and the stages in it.
 struct LinearPartition {

@@ -43,4 +43,36 @@ ParetoFront enumerate_points(double least_load, double base, const std::function
   return front;
 }
 
+Point least_objective(double least_load, double base, const std::function<PointTest(double)>& test,
+                      double most) {
+  /// Loads from `low` up to, and without, `high` may have points, whose sums are not below `sum`.
+  struct Open {
+    double low, high, sum;
+  };
+  PointTest found = most < kInfinity ? point_within(most, base, test) : first_above(least_load, test);
+  if (!found.feasible()) return {};
+  Point best = found.point;
+  const auto objective = [&] { return best.load + (base + best.sum); };
+  const auto meet = [&](const Point& point) {
+    if (point.load + (base + point.sum) < objective()) best = point;
+  };
+  std::vector<Open> open{{least_load, std::nextafter(best.load + best.sum, kInfinity), 0}};
+  while (!open.empty()) {
+    const Open here = open.back();
+    open.pop_back();
+    if (here.low >= here.high || here.low + (base + here.sum) >= objective()) continue;
+    const PointTest top = test(std::nextafter(here.high, 0.0));
+    if (!top.feasible()) continue;
+    meet(top.point);
+    const auto [partition, load, sum] = top.point;
+    if (here.low >= load || here.low + (base + sum) >= objective()) continue;
+    const double middle = here.low + (load - here.low) / 2;
+    const PointTest half = test(middle);
+    if (half.feasible()) meet(half.point);
+    open.push_back({std::nextafter(middle, kInfinity), load, sum});
+    if (half.feasible()) open.push_back({here.low, half.point.load, half.point.sum});
+  }
+  return best;
+}
+
 }  // namespace pp::plan

@@ -16,6 +16,7 @@ struct Point {
   Partition partition;
   double load = std::numeric_limits<double>::infinity();
   double sum = std::numeric_limits<double>::infinity();
+  bool feasible() const { return !partition.empty(); }
 };
 
 /// The point of least sum whose loads are all at most a limit; ties: fewest devices, then stages, then by first
@@ -43,5 +44,10 @@ PointTest point_within(double most, double base, const std::function<PointTest(d
 /// minimising the sum is Alpa's idea (Zheng et al., OSDI'22, inter-operator pass).
 ParetoFront enumerate_points(double least_load, double base, const std::function<PointTest(double)>& test,
                              double most = std::numeric_limits<double>::infinity());
+
+/// The same point of least objective without all the others: between two points whose loads and sums are known
+/// nothing is looked for that the lower load and the lower sum say cannot win. Not feasible as above.
+Point least_objective(double least_load, double base, const std::function<PointTest(double)>& test,
+                      double most = std::numeric_limits<double>::infinity());
 
 }  // namespace pp::plan

@@ -82,6 +82,37 @@ TEST_CASE(
   CHECK(fewer > 0);  // or nothing was left out
 }
 
+// gpipe holds all micro-batches of the step, 1f1b a few.
+TEST_CASE("where nothing fits on all devices fewer are not searched, and what fits is found on fewer, too") {
+  test::Random random(47);
+  constexpr int kLayers = 20, kDevices = 29;
+  const Profile profile = drawn_profile(random, kLayers);
+  PlanRequest request;
+  request.mini_batch = 512;
+  request.micro_batches = 512;
+  request.schedule = "gpipe,1f1b";
+  const PlanGraph graph = planned_graph(profile, request);
+  const auto collect = [&](int devices, NothingFits known) {
+    return collect_candidates(profile, test::make_cluster(devices, 60'000'000), graph, request,
+                              {.nothing_fits = std::move(known)}, Depth::plain, DownSets::leave_out);
+  };
+  const Collected all = collect(kDevices, {});
+  REQUIRE(all.nothing_fits.size() == 1);
+  const auto& [found, devices] = *all.nothing_fits.begin();
+  CHECK(found.schedule->name == "gpipe");
+  CHECK(devices == kDevices);
+  const auto names = [](const Collected& collected) {
+    std::map<std::string_view, std::size_t> counts;
+    for (const Finalist& finalist : collected.finalists) ++counts[finalist.schedule->name];
+    return counts;
+  };
+  const Collected less = collect(kDevices - 1, all.nothing_fits), alone = collect(kDevices - 1, {});
+  CHECK(names(less) == names(alone));
+  CHECK(names(less).contains("1f1b"));
+  CHECK_FALSE(names(less).contains("gpipe"));
+  CHECK(less.nothing_fits == all.nothing_fits);
+}
+
 // Their objectives are those of a straight pipeline, so that they rank stages and not numbers of micro-batches.
 TEST_CASE("schedules that place their stages are searched at every micro-batch count") {
   test::Random random(46);

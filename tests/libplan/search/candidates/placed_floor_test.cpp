@@ -101,6 +101,55 @@ TEST_CASE("no partition is faster or holds less than its floor, and the floor is
   CHECK(tight > 0);  // the floor is the peak itself for some
 }
 
+/// Whether the workers have room for `stages` under a limit, as the floor says of each case.
+bool has_room(const Profile& profile, const PlanRequest& request, int workers, int stages, std::int64_t bytes) {
+  bool room = true;
+  for_each_case(profile, make_cluster(workers), make_graph(profile), request, [&](const PlanCase& one) {
+    const Schedule schedule = placed_schedule(request, one.schedule, one.batch.micro_batches, workers).value();
+    SearchSpace space = one.space;
+    space.exact_stages = stages;
+    room = room && PlacedFloor(one, schedule, 1, bytes).has_room_again(space);
+  });
+  return room;
+}
+
+TEST_CASE("what stages keep to run again has room wherever a plan fits") {
+  constexpr int kLayers = 6, kWorkers = 2;
+  Random random(78);
+  for (const Example& example : {Example{"interleaved", 4}, Example{"looped-bfs", 4}, Example{"chimera", 2}}) {
+    for (int round = 0; round < 8; ++round) {
+      CAPTURE(example.schedule);
+      const Profile profile = random_profile(random, kLayers);
+      PlanRequest request;
+      request.mini_batch = request.micro_batches.emplace(4);
+      request.schedule = example.schedule;
+      request.recompute = round % 2 == 0 ? RecomputeMode::always : RecomputeMode::automatic;
+      for (const std::vector<int>& cuts : all_cuts(kLayers, example.stages)) {
+        request.cuts = cuts;
+        request.memory_limit.reset();
+        const std::int64_t peak = peak_of(plan_of(profile, request, kWorkers));
+        request.memory_limit = Bytes(peak);
+        CHECK(has_room(profile, request, kWorkers, example.stages, peak));
+      }
+    }
+  }
+}
+
+TEST_CASE("micro-batches whose inputs alone are more than all workers hold have no room") {
+  // Four layers that hand on 1 MB and save 5 MB. looped-bfs holds all 8 micro-batches in each of 4 stages: over
+  // three cuts come 3 * 8 * 1 MB, so two workers of 12 MB have room, of a byte less not.
+  const test::LayerRow layer{1, 2, 0, 1'000 * kKb, 5'000 * kKb};
+  const Profile profile = test::make_profile({{layer, layer, layer, layer}, {}, {1}});
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(8);
+  request.schedule = "looped-bfs";
+  request.recompute = RecomputeMode::always;
+  for (const std::int64_t bytes : {12'000 * kKb, 12'000 * kKb - 1}) {
+    request.memory_limit = Bytes(bytes);
+    CHECK(has_room(profile, request, 2, 4, bytes) == (bytes == 12'000 * kKb));
+  }
+}
+
 TEST_CASE("a placed schedule that cannot fit is left out, one that can is not") {
   // Two layers of 1 + 2 ms that save 10 MB each. zb-h1 on two workers holds two micro-batches in front and one
   // behind: 20 MB at least. Under 19 MB only one device with one micro-batch at a time is left, 10 + 10 MB: not

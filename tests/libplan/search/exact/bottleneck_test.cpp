@@ -130,6 +130,15 @@ Instance random_instance(Random& random, bool memory) {
   return instance;
 }
 
+/// The least load by the label search.
+Partition by_labels(const SearchSpace& space, const StageCost& cost) {
+  const auto probe = [&](double limit) {
+    PointTest test = test_labels(space, cost, nullptr, limit, Sums::ignore);
+    return BottleneckTest{std::move(test.point.partition), test.point.load, test.next};
+  };
+  return bisect_bottleneck(probe, 0).partition;
+}
+
 }  // namespace
 
 TEST_CASE("Example A: 8.5, layers 0-2 on two devices and 3-4 on one, after the probes of the table") {
@@ -196,7 +205,7 @@ TEST_CASE("the search equals brute force in value and plan, and the quadratic re
     REQUIRE(found.value == expected.value);
     REQUIRE(found.partition == expected.partition);
     REQUIRE(found.value == quadratic_optimum(instance.cost, instance.space.layers, instance.space.devices));
-    REQUIRE(search_least_load(instance.space, instance.cost).partition == expected.partition);
+    REQUIRE(by_labels(instance.space, instance.cost) == expected.partition);
     // Above the optimum it is the bound; from there down any bound will do that is not below.
     REQUIRE(bottleneck_bound(instance.space, instance.cost, kInfinity) == expected.value);
     if (!expected.feasible()) continue;
@@ -230,7 +239,7 @@ TEST_CASE("stage counts, cuts and replicas that are asked for are kept, and the 
     }
     const BottleneckResult expected = brute_force(space, instance.cost);
     REQUIRE(search_bottleneck(space, instance.cost).partition == expected.partition);
-    REQUIRE(search_least_load(space, instance.cost).partition == expected.partition);
+    REQUIRE(by_labels(space, instance.cost) == expected.partition);
   }
 }
 

@@ -81,6 +81,15 @@ class ListCost : public StageCost, public ExactMemory {
     const int window = demand / stage.replicas;
     return holds(window * (total(saved, stage.begin, stage.end) + input), span);
   }
+  bool fits(const Partition& partition) const override {
+    const std::vector<DeviceSpan> spans = spans_of(partition);
+    int wanted = 0;
+    for (std::size_t s = partition.size(); s-- > 0;) {
+      wanted = demand(spans[s], {.demand = wanted});
+      if (!fits(partition[s], spans[s], wanted)) return false;
+    }
+    return true;
+  }
 
  private:
   bool holds(double bytes, DeviceSpan span) const {
@@ -88,16 +97,6 @@ class ListCost : public StageCost, public ExactMemory {
            bytes <= *std::min_element(machine.memory.begin() + span.first, machine.memory.begin() + span.end());
   }
 };
-
-bool fits_exactly(const Partition& partition, const ListCost& cost) {
-  const std::vector<DeviceSpan> spans = spans_of(partition);
-  int demand = 0;
-  for (std::size_t s = partition.size(); s-- > 0;) {
-    demand = cost.demand(spans[s], {.demand = demand});
-    if (!cost.fits(partition[s], spans[s], demand)) return false;
-  }
-  return true;
-}
 
 bool fits_at_least(const Partition& partition, const ListCost& cost) {
   const std::vector<DeviceSpan> spans = spans_of(partition);
@@ -114,7 +113,7 @@ struct Optimum {
 Optimum brute_force(const SearchSpace& space, const ListCost& cost, bool exact_memory) {
   Optimum best;
   test::for_each_partition(space, [&](const Partition& partition) {
-    if (!(exact_memory ? fits_exactly(partition, cost) : fits_at_least(partition, cost))) return;
+    if (!(exact_memory ? cost.fits(partition) : fits_at_least(partition, cost))) return;
     best.value = std::min(best.value, largest_load(partition, space.layers, cost));
     best.objective = std::min(best.objective, objective_of(partition, space.layers, cost));
   });
@@ -245,7 +244,7 @@ TEST_CASE("with the exact window of every stage both objectives equal brute forc
     if (search_least_load(space, cost).value < found.value) ++relaxed_too_low;
     if (!found.feasible()) continue;
     ++feasible;
-    REQUIRE(fits_exactly(found.partition, cost));
+    REQUIRE(cost.fits(found.partition));
     REQUIRE(points.objective == doctest::Approx(expected.objective).epsilon(1e-12));
   }
   CHECK(feasible > 1000);

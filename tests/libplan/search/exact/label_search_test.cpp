@@ -103,6 +103,9 @@ TEST_CASE("with the exact windows and boundary tensors of the whole pipeline the
     const ParetoFront points = search_points(space, step, &step);
     REQUIRE(found.value == expected.period);
     REQUIRE(points.feasible() == found.feasible());
+    const Point best = search_best_point(space, step, &step);
+    REQUIRE(best.feasible() == found.feasible());
+    if (best.feasible()) REQUIRE(best.load + (step.base() + best.sum) == points.objective);
     if (search_bottleneck(space, period).value < found.value) ++relaxed_too_low;
     if (!found.feasible()) continue;
     ++feasible;

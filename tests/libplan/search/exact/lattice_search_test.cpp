@@ -202,6 +202,18 @@ TEST_CASE("period, J and bound equal brute force over all down-set chains") {
             exactly(least.step_bound));
     REQUIRE(search_lattice_points(instance.lattice, space, load(LoadKind::step)).objective ==
             exactly(least.step));
+    const auto within = [&](double share) {
+      return search_lattice_points(instance.lattice, space, load(LoadKind::step), share * least.step)
+          .feasible();
+    };
+    REQUIRE(within(1 + 1e-9));
+    REQUIRE_FALSE(within(1 - 1e-9));
+    const auto bound = [&](double share) {
+      return lattice_bound(instance.lattice, space, load(LoadKind::step_bound), share * least.step_bound);
+    };
+    REQUIRE(bound(1.1) == exactly(least.step_bound));
+    REQUIRE(bound(0.9) <= exactly(least.step_bound));
+    REQUIRE(bound(0.9) >= 0.9 * least.step_bound);
   }
 }
 

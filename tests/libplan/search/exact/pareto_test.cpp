@@ -1,6 +1,7 @@
 #include "libplan/search/exact/pareto.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "libplan/search/exact/label_search.h"
@@ -131,6 +132,11 @@ TEST_CASE("J equals brute force, with and without memory limits and constraints"
     REQUIRE_FALSE(within((1 - 1e-9) * expected).feasible());
     REQUIRE(search_points(space, cost, nullptr, 1.05 * expected).objective == found.objective);
     REQUIRE_FALSE(search_points(space, cost, nullptr, (1 - 1e-9) * expected).feasible());
+    for (const double most : {std::numeric_limits<double>::infinity(), 1.05 * expected}) {
+      const Point best = search_best_point(space, cost, nullptr, most);
+      REQUIRE(best.load + (cost.base() + best.sum) == found.objective);
+    }
+    REQUIRE_FALSE(search_best_point(space, cost, nullptr, (1 - 1e-9) * expected).feasible());
     for (std::size_t i = 1; i < found.points.size(); ++i) {
       REQUIRE(found.points[i].load < found.points[i - 1].load);
       REQUIRE(found.points[i].sum >= found.points[i - 1].sum);
