@@ -111,7 +111,7 @@ LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
 std::string pack(CheckpointShare share) {
   Packer to = message_of(ControlKind::share);
   to.add(share.step).add(share.last).add(share.pause).add(share.parts.size());
-  for (const CheckpointPart& part : share.parts) to.add(part.file).add(part.bytes).add(part.hash);
+  for (const CheckpointPart& part : share.parts) to.add(part.file).add(part.bytes).add(part.hash).add(part.owner);
   to.add(share.layers.size());
   for (const Stage::LayerState& layer : share.layers) {
     to.add(layer.layer);
@@ -130,6 +130,7 @@ CheckpointShare unpack_share(Unpacker& from) {
     from.read(part.file);
     from.read(part.bytes);
     from.read(part.hash);
+    from.read(part.owner);
   }
   for (auto left = from.take<std::size_t>(); left > 0; --left) {
     Stage::LayerState& layer = share.layers.emplace_back(Stage::LayerState{from.take<int>()});
