@@ -8,6 +8,7 @@
 #include <list>
 #include <mutex>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct Calls {
 
 class MpiPosted final : public Posted {
  public:
-  MpiPosted(Calls& calls, std::size_t parts) : calls_(calls), parts_(parts) {
-    if (parts > 1) requests_.resize(parts);
+  MpiPosted(Calls& calls, std::size_t parts) : calls_(calls), left_(static_cast<int>(parts)) {
+    if (parts > 1) requests_.resize(parts, MPI_REQUEST_NULL);
   }
   ~MpiPosted() override {
     if (!followed_) return;
@@ -42,7 +43,8 @@ class MpiPosted final : public Posted {
     std::erase(calls_.sends, this);
   }
 
-  MPI_Request& part(std::size_t i) { return parts_ > 1 ? requests_[i] : only_; }
+  MPI_Request& part(std::size_t i) { return parts()[i]; }
+  std::span<MPI_Request> parts() { return requests_.empty() ? std::span(&only_, 1) : std::span(requests_); }
 
   bool done() override {
     const std::lock_guard held(calls_.mutex);
@@ -51,7 +53,24 @@ class MpiPosted final : public Posted {
   std::size_t bytes() const override { return bytes_; }
 
   // The following under the lock.
-  bool test() { return done_ = done_ || (parts_ > 1 ? test_parts() : test_only()); }
+  bool test() {
+    for (MPI_Request& request : parts()) {
+      if (request == MPI_REQUEST_NULL) continue;
+      int flag = 0;
+      MPI_Status status;
+      MPI_Test(&request, &flag, &status);
+      if (flag == 0) return false;
+      end_part(status);
+    }
+    return ended();
+  }
+  bool ended() const { return left_ == 0; }
+  void end_part(const MPI_Status& status) {
+    int count = 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    bytes_ += static_cast<std::size_t>(std::max(0, count));
+    --left_;
+  }
   // Moved on by whoever asks for what is being sent.
   void follow() {
     if (test()) return;
@@ -60,34 +79,50 @@ class MpiPosted final : public Posted {
   }
 
  private:
-  bool test_only() {
-    int flag = 0;
-    MPI_Status status;
-    MPI_Test(&only_, &flag, &status);
-    if (flag != 0) count(status);
-    return flag != 0;
-  }
-  bool test_parts() {
-    int flag = 0;
-    std::vector<MPI_Status> statuses(parts_);
-    MPI_Testall(static_cast<int>(parts_), requests_.data(), &flag, statuses.data());
-    for (const MPI_Status& status : statuses) {
-      if (flag != 0) count(status);
-    }
-    return flag != 0;
-  }
-  void count(const MPI_Status& status) {
-    int count = 0;
-    MPI_Get_count(&status, MPI_BYTE, &count);
-    bytes_ += static_cast<std::size_t>(std::max(0, count));
-  }
-
   Calls& calls_;
-  std::size_t parts_;
+  int left_;  ///< parts under way
   MPI_Request only_ = MPI_REQUEST_NULL;
   std::vector<MPI_Request> requests_;  ///< of several parts
-  bool done_ = false, followed_ = false;
+  bool followed_ = false;
   std::size_t bytes_ = 0;
+};
+
+// Asks for all requests of several messages with one call.
+class SomeRequests {
+ public:
+  /// Returns when those that are done by now are ended.
+  void test(const std::vector<MpiPosted*>& messages) {
+    requests_.clear();
+    for (MpiPosted* message : messages)
+      requests_.insert(requests_.end(), message->parts().begin(), message->parts().end());
+    indices_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    int count = 0;
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, indices_.data(),
+                 statuses_.data());
+    if (count == MPI_UNDEFINED || count == 0) return;
+    write_back(messages, static_cast<std::size_t>(count));
+  }
+
+ private:
+  // Ended requests are null by now.
+  void write_back(const std::vector<MpiPosted*>& messages, std::size_t count) {
+    owners_.clear();
+    std::size_t next = 0;
+    for (MpiPosted* message : messages) {
+      for (MPI_Request& request : message->parts()) {
+        request = requests_[next++];
+        owners_.push_back(message);
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      owners_[static_cast<std::size_t>(indices_[i])]->end_part(statuses_[i]);
+  }
+
+  std::vector<MPI_Request> requests_;
+  std::vector<int> indices_;
+  std::vector<MPI_Status> statuses_;
+  std::vector<MpiPosted*> owners_;  ///< per request
 };
 
 class MpiPeers final : private MpiSession, public Peers {
@@ -188,7 +223,8 @@ class MpiPeers final : private MpiSession, public Peers {
 
   bool sending() override {
     const std::lock_guard held(calls_.mutex);
-    std::erase_if(calls_.sends, [](MpiPosted* posted) { return posted->test(); });
+    some_.test(calls_.sends);
+    std::erase_if(calls_.sends, [](const MpiPosted* posted) { return posted->ended(); });
     return !calls_.sends.empty();
   }
 
@@ -225,6 +261,7 @@ class MpiPeers final : private MpiSession, public Peers {
   MPI_Comm comm(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
   Calls calls_;
+  SomeRequests some_;  ///< under the lock
   std::array<MPI_Comm, kLetters + 1> lanes_{};
   std::vector<MPI_Comm> groups_;
   std::list<Coming> coming_;  ///< in the order in which they were announced
