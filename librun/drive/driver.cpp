@@ -16,7 +16,7 @@ namespace pp::run {
 namespace {
 
 // So long messages between ranks may take, there and back, also where many ranks share a core.
-constexpr Seconds kAhead{0.05};
+constexpr Seconds kAhead{0.1};
 
 // Of the first operation of a step.
 Seconds begin_of(const StepResult& result) {

@@ -63,7 +63,7 @@ class Driver {
   void run_part();
   /// Its first step began then: the time since the step before is not its own.
   void begin_part(Seconds begin);
-  /// Steps that may run from the first unfinished one on. Between ranks those of some tens of milliseconds:
+  /// Steps that may run from the first unfinished one on. Between ranks those of a tenth of a second:
   /// others cannot be asked what they have begun, so an interruption has them finish all of it.
   Step lead() const;
   /// Lets the workers begin what lies up to lead() beyond the steps that are done, in whole rounds; but for

@@ -160,7 +160,7 @@ void RankLink::serve() noexcept {
       if (mailbox_.peers().sending()) rest = kShortestRest;
       while (auto control = mailbox_.take()) {
         handle(std::move(*control));
-        rest = kShortestRest;
+        if (job_.setup.streams) rest = kShortestRest;  // whose steps are granted one by one
       }
       const Time now = Coordinator::Clock::now();
       if (now - last_pulse_ > interval()) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <deque>
 #include <list>
 #include <mutex>
 #include <set>
@@ -22,14 +24,36 @@ namespace {
 // Counts are ints: a longer message goes in parts, all but the last one of this size.
 constexpr std::size_t kPart = std::size_t{1} << 30;
 
+// Up to this size libraries hand a message over at once, whatever the other rank does (Open MPI in shared
+// memory; more over a network).
+constexpr std::size_t kAtOnce = 4096;
+
 std::size_t count_parts(std::size_t room) { return std::max<std::size_t>(1, (room + kPart - 1) / kPart); }
 
 class MpiPosted;
 
-// What all calls share.
-struct Calls {
-  std::mutex mutex;               ///< one call at a time; of what follows
-  std::vector<MpiPosted*> sends;  ///< under way
+// What all calls share. Who asks for a message in a loop gives way to who has something to send or to look for:
+// the lock would be taken again before the other is awake.
+class Calls {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// One call at a time.
+  Lock lock() {
+    ++waiting_;
+    Lock held(mutex_);
+    --waiting_;
+    return held;
+  }
+  /// For who asks again. Owns nothing where others call, who move on all messages, too.
+  Lock lock_to_ask() { return waiting_ > 0 ? Lock() : Lock(mutex_, std::try_to_lock); }
+
+  std::vector<MpiPosted*> sends;       ///< that are followed and under way; under the lock
+  std::atomic<bool> following{false};  ///< there are some
+
+ private:
+  std::mutex mutex_;
+  std::atomic<int> waiting_ = 0;
 };
 
 class MpiPosted final : public Posted {
@@ -39,16 +63,17 @@ class MpiPosted final : public Posted {
   }
   ~MpiPosted() override {
     if (!followed_) return;
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     std::erase(calls_.sends, this);
+    calls_.following = !calls_.sends.empty();
   }
 
   MPI_Request& part(std::size_t i) { return parts()[i]; }
   std::span<MPI_Request> parts() { return requests_.empty() ? std::span(&only_, 1) : std::span(requests_); }
 
   bool done() override {
-    const std::lock_guard held(calls_.mutex);
-    return test();
+    const Calls::Lock held = calls_.lock_to_ask();
+    return held && test();
   }
   std::size_t bytes() const override { return bytes_; }
 
@@ -75,7 +100,7 @@ class MpiPosted final : public Posted {
   void follow() {
     if (test()) return;
     calls_.sends.push_back(this);
-    followed_ = true;
+    calls_.following = followed_ = true;
   }
 
  private:
@@ -147,18 +172,18 @@ class MpiPeers final : private MpiSession, public Peers {
                                Sent sent) override {
     auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room));
     const auto call = sent == Sent::taken ? MPI_Issend : MPI_Isend;
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     for (std::size_t i = 0; i < count_parts(room); ++i) {
       const auto part = bytes.subspan(std::min(i * kPart, bytes.size()));
       call(part.data(), count_of(part.size()), MPI_BYTE, to.rank, to.tag, comm(to.lane), &posted->part(i));
     }
-    posted->follow();
+    if (bytes.size() > kAtOnce) posted->follow();
     return posted;
   }
 
   std::unique_ptr<Posted> receive(const Address& from, std::span<std::byte> room) override {
     auto posted = std::make_unique<MpiPosted>(calls_, count_parts(room.size()));
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     for (std::size_t i = 0; i < count_parts(room.size()); ++i) {
       const auto part = room.subspan(i * kPart);
       MPI_Irecv(part.data(), count_of(part.size()), MPI_BYTE, from.rank, from.tag, comm(from.lane),
@@ -169,36 +194,23 @@ class MpiPeers final : private MpiSession, public Peers {
 
   std::unique_ptr<Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     auto posted = std::make_unique<MpiPosted>(calls_, 1);
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, lanes_[kLetters],
               &posted->part(0));
-    posted->follow();
+    if (bytes.size() > kAtOnce) posted->follow();
     return posted;
   }
 
   std::optional<ControlMessage> next_control_message() override {
-    const std::lock_guard held(calls_.mutex);
-    while (begin_letter()) {
-    }
-    std::set<int> unfinished;  // ranks with an earlier control message that has not come whole
-    for (auto coming = coming_.begin(); coming != coming_.end(); ++coming) {
-      const int from = coming->control.from;
-      int whole = 0;
-      if (unfinished.contains(from)) continue;
-      MPI_Test(&coming->request, &whole, MPI_STATUS_IGNORE);
-      if (whole == 0) {
-        unfinished.insert(from);
-        continue;
-      }
-      ControlMessage control = std::move(coming->control);
-      coming_.erase(coming);
-      return control;
-    }
-    return std::nullopt;
+    if (whole_.empty()) look_for_letters();
+    if (whole_.empty()) return std::nullopt;
+    ControlMessage control = std::move(whole_.front());
+    whole_.pop_front();
+    return control;
   }
 
   int join(std::span<const int> ranks) override {
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group);
@@ -211,7 +223,7 @@ class MpiPeers final : private MpiSession, public Peers {
   std::unique_ptr<Posted> sum(int group, std::span<std::byte> elements, Element type) override {
     const std::size_t size = type == Element::float64 ? sizeof(double) : sizeof(float);
     auto posted = std::make_unique<MpiPosted>(calls_, count_parts(elements.size()));
-    const std::lock_guard held(calls_.mutex);
+    const Calls::Lock held = calls_.lock();
     for (std::size_t i = 0; i < count_parts(elements.size()); ++i) {
       const auto part = elements.subspan(i * kPart);
       MPI_Iallreduce(MPI_IN_PLACE, part.data(), count_of(part.size()) / static_cast<int>(size),
@@ -222,10 +234,11 @@ class MpiPeers final : private MpiSession, public Peers {
   }
 
   bool sending() override {
-    const std::lock_guard held(calls_.mutex);
+    if (!calls_.following) return false;
+    const Calls::Lock held = calls_.lock();
     some_.test(calls_.sends);
     std::erase_if(calls_.sends, [](const MpiPosted* posted) { return posted->ended(); });
-    return !calls_.sends.empty();
+    return calls_.following = !calls_.sends.empty();
   }
 
   [[noreturn]] void abort(int exit_code) override {
@@ -241,6 +254,26 @@ class MpiPeers final : private MpiSession, public Peers {
     ControlMessage control;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+
+  // Takes all that have come whole, those of one rank in their order.
+  void look_for_letters() {
+    const Calls::Lock held = calls_.lock();
+    while (begin_letter()) {
+    }
+    std::set<int> unfinished;  // ranks with an earlier control message that has not come whole
+    for (auto coming = coming_.begin(); coming != coming_.end();) {
+      const int from = coming->control.from;
+      int whole = 0;
+      if (!unfinished.contains(from)) MPI_Test(&coming->request, &whole, MPI_STATUS_IGNORE);
+      if (whole == 0) {
+        unfinished.insert(from);
+        ++coming;
+        continue;
+      }
+      whole_.push_back(std::move(coming->control));
+      coming = coming_.erase(coming);
+    }
+  }
 
   // Receives the next control message that has been announced, if there is one. A large one takes its time, in
   // which the lock is free.
@@ -264,8 +297,9 @@ class MpiPeers final : private MpiSession, public Peers {
   SomeRequests some_;  ///< under the lock
   std::array<MPI_Comm, kLetters + 1> lanes_{};
   std::vector<MPI_Comm> groups_;
-  std::list<Coming> coming_;  ///< in the order in which they were announced
-  int largest_tag_ = 32767;   // what every library has
+  std::list<Coming> coming_;          ///< in the order in which they were announced
+  std::deque<ControlMessage> whole_;  ///< of who takes them, alone
+  int largest_tag_ = 32767;           // what every library has
 };
 
 }  // namespace
