@@ -157,7 +157,7 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& o
   const Placement placement = meet(mailbox, plan);
   std::shared_ptr<Saver> saver;
   Setup setup = agree(mailbox, plan, options, [&] {
-    Setup mine = make_setup(plan, options, placement);
+    Setup mine = make_setup(plan, options, placement, find_together(mailbox, options));
     saver = std::make_shared<Saver>(options, plan.training.dtype, mine);
     return mine;
   });

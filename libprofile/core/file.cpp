@@ -172,6 +172,11 @@ void AtomicFile::write(std::string_view bytes) {
   if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": written after commit()");
   write_all(path_, bytes,
             [&](std::string_view rest) { return ::write(descriptor_, rest.data(), rest.size()); });
+  constexpr std::int64_t kAtOnce = std::int64_t{32} << 20;
+  appended_ += std::ssize(bytes);
+  if (appended_ - handed_ < kAtOnce) return;
+  ::sync_file_range(descriptor_, handed_, appended_ - handed_, SYNC_FILE_RANGE_WRITE);
+  handed_ = appended_;
 }
 
 void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {

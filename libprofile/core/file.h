@@ -29,7 +29,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. Throws pp::Error (run) when the disk is full.
+  /// Appends. The disk begins to write while more is appended, so that commit() finds little left to flush.
+  /// Throws pp::Error (run) when the disk is full.
   void write(std::string_view bytes);
   /// Puts `bytes` at `offset`, whatever has been written so far; by several threads at once.
   void write_at(std::uint64_t offset, std::string_view bytes);
@@ -41,6 +42,8 @@ class AtomicFile {
   std::filesystem::path temporary_;  ///< empty: nameless, or in place
   bool in_place_ = false;
   int descriptor_ = -1;
+  std::int64_t appended_ = 0;  ///< bytes
+  std::int64_t handed_ = 0;    ///< of these: the disk has begun with them
 };
 
 void write_file(const std::filesystem::path& path, std::string_view bytes);

@@ -1,15 +1,16 @@
-// Content hashes: `sha256:` and 64 hex digits (FIPS 180-4).
+// Content hashes: `sha256:` and 64 hex digits (FIPS 180-4), by OpenSSL's libcrypto, which uses the processor's
+// SHA instructions.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
 namespace pp {
 
-/// Of bytes that come in pieces.
+/// Of bytes that come in pieces. Throws pp::Error (internal) where the library refuses.
 class ContentHash {
  public:
   ContentHash();
@@ -18,13 +19,13 @@ class ContentHash {
   std::string text() const;
 
  private:
-  using State = std::array<std::uint32_t, 8>;
-  using Block = std::array<std::uint8_t, 64>;
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  using Context = std::unique_ptr<evp_md_ctx_st, Free>;
+  static Context make_context();
 
-  State state_;
-  Block block_{};
-  std::size_t filled_ = 0;  ///< bytes of the block
-  std::uint64_t length_ = 0;
+  Context context_;
 };
 
 std::string content_hash(std::string_view bytes);

@@ -28,6 +28,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr auto kUnfinished = ".unfinished-";
 constexpr auto kLock = ".lock";
+// Read or written at once: what has been hashed is still in the core's cache.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::uint64_t kMostManifest = std::uint64_t{64} << 20;
 
 fs::path folder_of(const fs::path& folder, Step step) {
@@ -65,7 +67,7 @@ void verify_part(const fs::path& path, const CheckpointPart& part) {
                                      " bytes, the manifest says " + std::to_string(part.bytes));
   }
   ContentHash hash;
-  std::vector<char> piece(std::size_t{1} << 20);
+  std::vector<char> piece(kPiece);
   for (std::uint64_t at = 0; at < file.size();) {
     const std::span<char> next = std::span(piece).first(
         static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.size() - at)));
@@ -77,8 +79,8 @@ void verify_part(const fs::path& path, const CheckpointPart& part) {
     throw Error(ErrorKind::data, path.string() + ": its checksum is not the one of the manifest");
 }
 
-/// Throws unless the checkpoint is whole.
-Manifest verify(const fs::path& folder) {
+/// Throws unless the checkpoint is whole, so far as this reader can tell.
+Manifest verify(const fs::path& folder, const CheckpointReader& reader = {}) {
   const fs::path path = folder / kManifest;
   const FileBytes file(path);
   std::string text(static_cast<std::size_t>(std::min(file.size(), kMostManifest)), '\0');
@@ -89,7 +91,9 @@ Manifest verify(const fs::path& folder) {
     throw Error(ErrorKind::data, path.string() + ": is of step " + std::to_string(manifest.position.step) +
                                      ", not of its folder");
   }
-  for (const CheckpointPart& part : manifest.parts) verify_part(folder / part.file, part);
+  for (const CheckpointPart& part : manifest.parts) {
+    if (part.owner % reader.ranks == reader.rank) verify_part(folder / part.file, part);
+  }
   return manifest;
 }
 
@@ -102,15 +106,16 @@ bool is_whole(const fs::path& folder) {
   }
 }
 
-CheckpointPart write_part(const fs::path& folder, const PartContent& content) {
+CheckpointPart write_part(const fs::path& folder, const PartContent& content, int owner) {
   AtomicFile file(folder / content.file);
-  CheckpointPart part;
-  part.file = content.file;
+  CheckpointPart part{.file = content.file, .owner = owner};
   ContentHash hash;
   write_safetensors(content.tensors, [&](std::string_view bytes) {
-    file.write(bytes);
-    hash.update(bytes);
     part.bytes += std::ssize(bytes);
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) {
+      hash.update(bytes.substr(0, kPiece));
+      file.write(bytes.substr(0, kPiece));
+    }
   });
   file.commit();
   part.hash = hash.text();
@@ -148,14 +153,14 @@ bool is_part_of(const std::string& file, const std::string& content) {
 }
 
 std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
-                                        const std::vector<PartContent>& parts) {
+                                        const std::vector<PartContent>& parts, int owner) {
   const fs::path unfinished = unfinished_of(folder, step);
   std::error_code error;
   fs::create_directory(unfinished, error);
   if (error) fail(unfinished, error);
   std::vector<CheckpointPart> written;
   try {
-    for (const PartContent& part : parts) written.push_back(write_part(unfinished, part));
+    for (const PartContent& part : parts) written.push_back(write_part(unfinished, part, owner));
     flush_folder(unfinished);
   } catch (const Error& failure) {
     for (const PartContent& part : parts) fs::remove(unfinished / part.file, error);
@@ -256,22 +261,30 @@ bool has_checkpoints(const fs::path& folder) {
   return fs::exists(folder / kManifest, error) || !checkpoints_in(folder).empty();
 }
 
-FoundCheckpoint find_checkpoint(const fs::path& folder) {
-  FoundCheckpoint found;
+std::vector<fs::path> checkpoints_of(const fs::path& folder) {
   std::error_code ignored;
-  if (has_checkpoints(folder) && fs::exists(folder / kManifest, ignored)) {
-    found.folder = folder;
-    found.manifest = verify(folder);
-    return found;
-  }
-  for (const auto& [step, path] : checkpoints_in(folder)) {
+  if (has_checkpoints(folder) && fs::exists(folder / kManifest, ignored)) return {folder};
+  std::vector<fs::path> all;
+  for (const auto& [step, path] : checkpoints_in(folder)) all.push_back(path);
+  return all;
+}
+
+FoundCheckpoint find_checkpoint(const fs::path& folder, const CheckpointReader& reader) {
+  FoundCheckpoint found;
+  for (const fs::path& path : checkpoints_of(folder)) {
+    std::string mine;
     try {
-      found.manifest = verify(path);
+      found.manifest = verify(path, reader);
+    } catch (const Error& error) {
+      mine = error.what();
+    }
+    std::string why = reader.agree(mine);
+    if (why.empty()) {
       found.folder = path;
       return found;
-    } catch (const Error& error) {
-      found.skipped.emplace_back(error.what());
     }
+    if (path == folder) throw Error(ErrorKind::data, why);
+    found.skipped.push_back(std::move(why));
   }
   std::string reasons;
   for (const std::string& reason : found.skipped) reasons += "\n  " + reason;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,9 +29,10 @@ struct PartContent {
 };
 
 /// Writes parts of the checkpoint of `step`, which is not whole before its manifest is there; any number of
-/// writers may. Throws pp::Error (run); then none of these parts is left, those of other writers stay.
+/// writers may, each as an `owner` of its own. Throws pp::Error (run); then none of these parts is left, those
+/// of other writers stay.
 std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder, Step step,
-                                        const std::vector<PartContent>& parts);
+                                        const std::vector<PartContent>& parts, int owner = 0);
 
 /// The folder that a training writes its checkpoints to.
 class CheckpointFolder {
@@ -69,9 +71,23 @@ struct FoundCheckpoint {
 /// cannot be looked into.
 bool has_checkpoints(const std::filesystem::path& folder);
 
+/// Those of `folder`, whole or not, newest first, or `folder` itself when it is one. Throws pp::Error (usage)
+/// where it cannot be looked into.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder);
+
+/// A process that looks for a checkpoint, maybe with others, which do the same at the same time: it reads the
+/// parts whose owner is its own rank, modulo the number of ranks.
+struct CheckpointReader {
+  int rank = 0;
+  int ranks = 1;
+  /// Given why this rank cannot go on from a checkpoint (empty: it can), returns what all ranks take for it.
+  std::function<std::string(const std::string&)> agree = [](const std::string& mine) { return mine; };
+};
+
 /// The newest checkpoint of `folder` whose files have their sizes and checksums, or `folder` itself when it is
-/// one. Reads every byte of it, of plain files only. Throws pp::Error (data) when there is none.
-FoundCheckpoint find_checkpoint(const std::filesystem::path& folder);
+/// one. Reads every byte of the reader's parts, of plain files only. Throws pp::Error (data) when there is
+/// none.
+FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, const CheckpointReader& reader = {});
 
 /// Its files that hold `content`, kWeights or kOptimizer. Throws pp::Error (data) where there are none.
 std::vector<std::filesystem::path> files_of(const FoundCheckpoint& checkpoint, const std::string& content);

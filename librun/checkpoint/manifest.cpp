@@ -14,20 +14,21 @@ namespace pp::run {
 namespace {
 
 constexpr auto kFormat = "pp.checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 constexpr NumberRange kNotNegative{0, std::numeric_limits<double>::max()};
 
-// A manifest from before steps could be told from samples says no epoch_samples: all its steps are full.
-Position read_position(ObjectReader& reader, const TrainingIdentity& identity) {
+// Some manifests of version 1 say no epoch_samples: all their steps are full.
+Position read_position(ObjectReader& reader, int version, const TrainingIdentity& identity) {
   Position position;
   position.step = reader.integer("step");
   position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
   position.epoch_steps = reader.integer("epoch_steps");
   position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
-  position.epoch_samples = reader.has("epoch_samples") ? reader.number("epoch_samples", kNotNegative)
-                                                       : static_cast<double>(position.epoch_steps) *
-                                                             static_cast<double>(identity.mini_batch);
+  position.epoch_samples =
+      version > 1 || reader.has("epoch_samples")
+          ? reader.number("epoch_samples", kNotNegative)
+          : static_cast<double>(position.epoch_steps) * static_cast<double>(identity.mini_batch);
   if (!reader.has("loss_scale")) return position;
   reader.object("loss_scale", [&](ObjectReader& scale) {
     position.loss_scale.factor =
@@ -48,8 +49,10 @@ TrainingIdentity read_identity(ObjectReader& reader) {
   return identity;
 }
 
-CheckpointPart read_part(ObjectReader& reader) {
-  CheckpointPart part{reader.text("file"), reader.integer("bytes"), reader.text("hash")};
+// Version 1 names no owner: the `number`-th part is for the rank of that number.
+CheckpointPart read_part(ObjectReader& reader, int version, int number) {
+  CheckpointPart part{reader.text("file"), reader.integer("bytes"), reader.text("hash"), number};
+  if (version > 1) part.owner = static_cast<int>(reader.integer("owner", {0, std::numeric_limits<int>::max()}));
   if (part.file.empty() || part.file.front() == '.' || part.file.find('/') != std::string::npos)
     reader.fail("file", "\"" + part.file + "\" is not the name of a file in the checkpoint's folder");
   return part;
@@ -88,7 +91,7 @@ Json to_json(const Manifest& manifest) {
   const TrainingIdentity& identity = manifest.identity;
   Json parts = Json::array();
   for (const CheckpointPart& part : manifest.parts)
-    parts.push_back({{"file", part.file}, {"bytes", part.bytes}, {"hash", part.hash}});
+    parts.push_back({{"file", part.file}, {"bytes", part.bytes}, {"hash", part.hash}, {"owner", part.owner}});
   Json reached{{"step", position.step},
                {"epoch", position.epoch},
                {"epoch_steps", position.epoch_steps},
@@ -121,10 +124,12 @@ Json to_json(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text) {
   Manifest manifest;
   const Json document = parse_json(text);
-  read_document(document, kFormat, kVersion, [&](ObjectReader& reader) {
+  read_document(document, kFormat, IntegerRange{1, kVersion}, [&](ObjectReader& reader) {
+    const auto version = static_cast<int>(reader.integer("version"));
     reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
-    reader.object("position",
-                  [&](ObjectReader& member) { manifest.position = read_position(member, manifest.identity); });
+    reader.object("position", [&](ObjectReader& member) {
+      manifest.position = read_position(member, version, manifest.identity);
+    });
     check_position(reader, manifest);
     manifest.seed = read_seed(reader, "seed");
     manifest.micro_batches = reader.integer("micro_batches", {.min = 1});
@@ -133,10 +138,10 @@ Manifest parse_manifest(std::string_view text) {
     manifest.settings = read_settings(reader, "settings");
     std::set<std::string> files;
     reader.objects("parts", [&](ObjectReader& member) {
-      manifest.parts.push_back(read_part(member));
+      manifest.parts.push_back(read_part(member, version, static_cast<int>(manifest.parts.size())));
       if (!files.insert(manifest.parts.back().file).second) member.fail("file", "is listed twice");
     });
-    if (reader.has("hash") && reader.text("hash") != own_hash(document))
+    if ((version > 1 || reader.has("hash")) && reader.text("hash") != own_hash(document))
       reader.fail("hash", "is not that of the manifest, which has been changed; use another checkpoint");
   });
   return manifest;

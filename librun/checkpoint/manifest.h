@@ -28,6 +28,7 @@ struct CheckpointPart {
   std::string file;  ///< in the checkpoint's folder
   std::int64_t bytes = 0;
   std::string hash;  ///< ContentHash
+  int owner = 0;     ///< the rank that wrote it
   bool operator==(const CheckpointPart&) const = default;
 };
 
@@ -45,8 +46,8 @@ struct Manifest {
 };
 
 Json to_json(const Manifest& manifest);
-/// Throws pp::Error (data); also for a position that contradicts itself, and for a file name with a folder in
-/// it.
+/// Of version 1, too, which names no owners: its parts are spread over the ranks in their order. Throws
+/// pp::Error (data); also for a position that contradicts itself, and for a file name with a folder in it.
 Manifest parse_manifest(std::string_view text);
 
 /// Throws pp::Error (data) that names the first thing that differs, both values and the remedy.

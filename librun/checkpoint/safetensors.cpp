@@ -54,12 +54,6 @@ std::string length_bytes(std::uint64_t length) {
   return bytes;
 }
 
-std::string read_bytes(const FileBytes& file, std::uint64_t offset, std::uint64_t size) {
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  file.read(offset, bytes);
-  return bytes;
-}
-
 }  // namespace
 
 std::string safetensors_front(std::span<const StoredTensor> tensors) {
@@ -97,18 +91,18 @@ SafetensorsFile::SafetensorsFile(const std::vector<std::filesystem::path>& parts
 }
 
 void SafetensorsFile::add(const FileBytes& file) {
-  const std::string prefix = read_bytes(file, 0, std::min<std::uint64_t>(kSafetensorsPrefix, file.size()));
-  const std::uint64_t length = safetensors_header_bytes(prefix, file.size());
-  const std::uint64_t data = kSafetensorsPrefix + length;
-  for (StoredRange& range :
-       read_safetensors_header(read_bytes(file, kSafetensorsPrefix, length), file.size() - data)) {
+  SafetensorsHeader header = read_safetensors_header(file);
+  for (StoredRange& range : header.ranges) {
     const DType dtype = dtype_of(range);
     const bool half = range.dtype == kHalf;
     require_elements(range, half ? 2 : size_of(dtype), half ? "float16" : name_of(dtype));
     if (!places_.emplace(range.name, tensors_.size()).second)
       throw Error(ErrorKind::data, "has the tensor \"" + range.name + "\", which another part has, too");
-    tensors_.push_back(
-        {std::move(range.name), {std::move(range.shape), dtype}, parts_.size() - 1, data + range.begin, half});
+    tensors_.push_back({std::move(range.name),
+                        {std::move(range.shape), dtype},
+                        parts_.size() - 1,
+                        header.data_offset + range.begin,
+                        half});
   }
 }
 

@@ -25,22 +25,37 @@ void Ledger::hand_in(Step step) {
   monitor_.notify();
 }
 
-void Ledger::enter(const LedgerEntry& entry) {
-  switch (entry.kind) {
-    case LedgerEntry::Kind::loss: return loss(entry.step, entry.micro_batch, entry.loss, entry.weight);
-    case LedgerEntry::Kind::update: return updated(entry.step, entry.worker, entry.end, entry.figures);
-    case LedgerEntry::Kind::evaluation:
-      return evaluation(static_cast<int>(entry.step), entry.micro_batch, entry.part);
+void Ledger::relay(int updates, std::function<void(LedgerEntry)> there) {
+  updates_there_ = static_cast<std::size_t>(updates);
+  there_ = std::move(there);
+}
+
+template <class Add, class Complete>
+void Ledger::gather(Add&& add, Complete&& complete) {
+  LedgerEntry whole;
+  {
+    const std::lock_guard held(mutex_);
+    add(leaving_);
+    if (!complete(leaving_)) return;
+    whole = std::exchange(leaving_, {});
   }
+  there_(std::move(whole));
+}
+
+void Ledger::enter(const LedgerEntry& entry) {
+  for (const LedgerEntry::Loss& each : entry.losses) loss(each.step, each.micro_batch, each.value, each.weight);
+  for (const LedgerEntry::Update& each : entry.updates) updated(each.step, each.worker, each.end, each.figures);
+  for (const LedgerEntry::Evaluation& each : entry.evaluations)
+    evaluation(each.epoch, each.micro_batch, each.part);
 }
 
 void Ledger::loss(Step step, int micro_batch, double value, double weight) {
   if (there_) {
-    return there_({.kind = LedgerEntry::Kind::loss,
-                   .step = step,
-                   .micro_batch = micro_batch,
-                   .loss = value,
-                   .weight = weight});
+    return gather(
+        [&](LedgerEntry& to) {
+          to.losses.push_back({step, micro_batch, value, weight});
+        },
+        [](const LedgerEntry&) { return false; });
   }
   slot(step).losses[static_cast<std::size_t>(micro_batch)] = value;
   slot(step).weights[static_cast<std::size_t>(micro_batch)] = weight;
@@ -48,9 +63,13 @@ void Ledger::loss(Step step, int micro_batch, double value, double weight) {
 
 void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point end,
                      const StepFigures& figures) {
-  if (there_)
-    return there_(
-        {.kind = LedgerEntry::Kind::update, .step = step, .worker = worker, .end = end, .figures = figures});
+  if (there_) {
+    return gather(
+        [&](LedgerEntry& to) {
+          to.updates.push_back({step, worker, end, figures});
+        },
+        [&](const LedgerEntry& all) { return all.updates.size() == updates_there_; });
+  }
   Part& part = slot(step).workers[index(worker)];
   part.end = std::max(part.end, end);
   part.figures.join(figures);
@@ -58,13 +77,22 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
 }
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
-  if (there_)
-    return there_(
-        {.kind = LedgerEntry::Kind::evaluation, .step = epoch, .micro_batch = micro_batch, .part = part});
+  if (there_) {
+    return gather(
+        [&](LedgerEntry& to) {
+          to.evaluations.push_back({epoch, micro_batch, part});
+        },
+        [](const LedgerEntry&) { return false; });
+  }
   const Monitor::Lock lock = monitor_.lock();
   auto& parts = evaluations_[epoch];
   parts[micro_batch] = part;
   if (static_cast<int>(parts.size()) == shape_.evaluations) monitor_.notify();
+}
+
+void Ledger::evaluated() {
+  if (!there_) return;
+  gather([](LedgerEntry&) {}, [](const LedgerEntry& all) { return !all.evaluations.empty(); });
 }
 
 std::optional<StepResult> Ledger::await_step(Step step, Step last, const std::function<bool()>& give_up) {

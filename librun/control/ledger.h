@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -29,17 +30,27 @@ struct EvaluationPart {
   std::int64_t predictions = 0;  ///< of cross_entropy: labels that count; 0: no accuracy
 };
 
-/// One thing that a worker hands in, for the ledger of another process.
+/// What the workers of a process hand in together, for the ledger of another one.
 struct LedgerEntry {
-  enum class Kind { loss, update, evaluation };
-  Kind kind = Kind::loss;
-  Step step = 0;  ///< evaluation: epoch
-  int micro_batch = 0;
-  double loss = 0, weight = 0;
-  WorkerId worker{};
-  Coordinator::Clock::time_point end{};
-  StepFigures figures{};
-  EvaluationPart part{};
+  struct Loss {
+    Step step = 0;
+    int micro_batch = 0;
+    double value = 0, weight = 0;
+  };
+  struct Update {
+    Step step = 0;
+    WorkerId worker{};
+    Coordinator::Clock::time_point end{};
+    StepFigures figures{};
+  };
+  struct Evaluation {
+    int epoch = 0;
+    int micro_batch = 0;
+    EvaluationPart part{};
+  };
+  std::vector<Loss> losses = {};
+  std::vector<Update> updates = {};
+  std::vector<Evaluation> evaluations = {};
 };
 
 /// What makes a step or an evaluation complete.
@@ -60,8 +71,10 @@ class Ledger {
   void updated(Step step, WorkerId worker, Coordinator::Clock::time_point end, const StepFigures& figures);
   void evaluation(int epoch, int micro_batch, const EvaluationPart& part);
 
-  /// From now on all of it goes there instead; called by the workers.
-  void relay(std::function<void(LedgerEntry)> there) { there_ = std::move(there); }
+  /// From now on all of it goes there instead, with every `updates`-th update; called by the workers.
+  void relay(int updates, std::function<void(LedgerEntry)> there);
+  /// A worker has done its part of an evaluation.
+  void evaluated();
   void enter(const LedgerEntry& entry);
 
   /// The driver's side: blocks until all of it is there, and takes it; nothing when `give_up` ended the wait
@@ -83,13 +96,19 @@ class Ledger {
   };
   Slot& slot(Step step) { return slots_[static_cast<std::size_t>(step % shape_.steps)]; }
   void hand_in(Step step);
+  /// Adds to what goes to another process; sends it when `complete` says so.
+  template <class Add, class Complete>
+  void gather(Add&& add, Complete&& complete);
 
   Monitor monitor_;
-  std::function<void(LedgerEntry)> there_;
   LedgerShape shape_;
   std::vector<Slot> slots_;        ///< a ring
   std::atomic<Step> awaited_ = 0;  ///< the first step whose completion wakes the driver
   std::map<int, std::map<int, EvaluationPart>> evaluations_;
+  std::function<void(LedgerEntry)> there_;  ///< none: this ledger keeps all
+  std::size_t updates_there_ = 1;           ///< that go together
+  std::mutex mutex_;                        ///< of what follows
+  LedgerEntry leaving_;
 };
 
 }  // namespace pp::run

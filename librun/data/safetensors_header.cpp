@@ -17,6 +17,12 @@ constexpr std::uint64_t kMostHeader = 100'000'000;
 // Far above any tensor, far below an overflow of the bytes.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
 
+std::string bytes_at(const FileBytes& file, std::uint64_t offset, std::uint64_t count) {
+  std::string bytes(static_cast<std::size_t>(count), '\0');
+  file.read(offset, bytes);
+  return bytes;
+}
+
 std::uint64_t read_length(std::string_view bytes) {
   std::uint64_t length = 0;
   for (std::size_t i = kSafetensorsPrefix; i-- > 0;)
@@ -36,21 +42,20 @@ StoredRange read_entry(const std::string& name, ObjectReader& reader, std::uint6
   return range;
 }
 
-}  // namespace
-
-std::uint64_t safetensors_header_bytes(std::string_view prefix, std::uint64_t file_bytes) {
-  if (prefix.size() < kSafetensorsPrefix)
+// Of what stands behind the prefix.
+std::uint64_t header_bytes(const FileBytes& file) {
+  if (file.size() < kSafetensorsPrefix)
     throw Error(ErrorKind::data, "not a safetensors file: shorter than 8 bytes");
-  const std::uint64_t length = read_length(prefix);
+  const std::uint64_t length = read_length(bytes_at(file, 0, kSafetensorsPrefix));
   if (length > kMostHeader)
     throw Error(ErrorKind::data, "not a safetensors file: a header of " + std::to_string(length) +
                                      " bytes, the format allows " + std::to_string(kMostHeader));
-  if (length <= file_bytes - kSafetensorsPrefix) return length;
+  if (length <= file.size() - kSafetensorsPrefix) return length;
   throw Error(ErrorKind::data, "not a safetensors file: a header of " + std::to_string(length) +
-                                   " bytes in a file of " + std::to_string(file_bytes));
+                                   " bytes in a file of " + std::to_string(file.size()));
 }
 
-std::vector<StoredRange> read_safetensors_header(std::string_view header, std::uint64_t data_bytes) {
+std::vector<StoredRange> read_ranges(std::string_view header, std::uint64_t data_bytes) {
   const Json json = parse_json(header);
   if (!json.is_object()) throw Error(ErrorKind::data, "not a safetensors file: the header is not an object");
   std::vector<StoredRange> ranges;
@@ -75,6 +80,13 @@ std::vector<StoredRange> read_safetensors_header(std::string_view header, std::u
                                      " bytes behind the last tensor; the file is not what its header says, get "
                                      "it again");
   return ranges;
+}
+
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(const FileBytes& file) {
+  const std::uint64_t length = header_bytes(file), data = kSafetensorsPrefix + length;
+  return {data, read_ranges(bytes_at(file, kSafetensorsPrefix, length), file.size() - data)};
 }
 
 void require_elements(const StoredRange& range, std::int64_t size, std::string_view type) {

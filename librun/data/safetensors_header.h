@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
+#include "librun/data/byte_source.h"
 
 namespace pp::run {
 
@@ -21,13 +22,14 @@ struct StoredRange {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Bytes of the header of a file that begins with `prefix` and has `file_bytes`; at most the 100 MB that the
-/// format allows. Throws pp::Error (data).
-std::uint64_t safetensors_header_bytes(std::string_view prefix, std::uint64_t file_bytes);
+struct SafetensorsHeader {
+  std::uint64_t data_offset = 0;         ///< of the first byte behind it
+  std::vector<StoredRange> ranges = {};  ///< in the order of the bytes
+};
 
-/// In the order of the bytes. Names stand once, ranges fill `data_bytes` without gap or overlap. Throws
-/// pp::Error (data).
-std::vector<StoredRange> read_safetensors_header(std::string_view header, std::uint64_t data_bytes);
+/// Reads the header of `file` once: at most the 100 MB that the format allows. Names stand once, ranges fill
+/// the data without gap or overlap. Throws pp::Error (data), without the name of the file.
+SafetensorsHeader read_safetensors_header(const FileBytes& file);
 
 /// Throws pp::Error (data) unless the range holds the elements of the shape, `size` bytes each; `type`: their
 /// name for the message.

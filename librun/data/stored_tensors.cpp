@@ -22,31 +22,6 @@ constexpr std::array kTypes{
     std::pair{ElementType::float16, "F16"sv},  std::pair{ElementType::bfloat16, "BF16"sv},
     std::pair{ElementType::float32, "F32"sv},  std::pair{ElementType::float64, "F64"sv}};
 
-struct Header {
-  std::shared_ptr<const FileBytes> file;
-  std::uint64_t data_offset = 0;
-  std::vector<StoredRange> ranges{};
-};
-
-std::string bytes_at(const FileBytes& file, std::uint64_t offset, std::uint64_t count) {
-  std::string bytes(static_cast<std::size_t>(count), '\0');
-  file.read(offset, bytes);
-  return bytes;
-}
-
-Header read_header(const std::filesystem::path& path) {
-  Header header{.file = std::make_shared<const FileBytes>(path)};
-  const std::uint64_t size = header.file->size();
-  const std::string prefix = bytes_at(*header.file, 0, std::min<std::uint64_t>(size, kSafetensorsPrefix));
-  const std::uint64_t length =
-      with_context(path.string(), [&] { return safetensors_header_bytes(prefix, size); });
-  const std::string text = bytes_at(*header.file, kSafetensorsPrefix, length);
-  header.data_offset = kSafetensorsPrefix + length;
-  header.ranges =
-      with_context(path.string(), [&] { return read_safetensors_header(text, size - header.data_offset); });
-  return header;
-}
-
 ElementType element_type(const StoredRange& range) {
   std::string known;
   for (const auto& [type, name] : kTypes) {
@@ -57,7 +32,7 @@ ElementType element_type(const StoredRange& range) {
 }
 
 /// The tensor of that name, and the type of its elements.
-std::pair<StoredRange, ElementType> find(const Header& header, const std::string& name) {
+std::pair<StoredRange, ElementType> find(const SafetensorsHeader& header, const std::string& name) {
   const auto range = std::find_if(header.ranges.begin(), header.ranges.end(),
                                   [&](const StoredRange& r) { return r.name == name; });
   if (range == header.ranges.end()) {
@@ -72,21 +47,19 @@ std::pair<StoredRange, ElementType> find(const Header& header, const std::string
   return {*range, type};
 }
 
-Records read_tensor(const Header& header, const DataTensor& tensor) {
-  const std::string path = header.file->path().string();
-  const auto [range, type] = with_context(path, [&] { return find(header, tensor.name); });
-  return dense_records(path + ": " + tensor.name, header.file, header.data_offset + range.begin, range.shape,
-                       type);
-}
-
 }  // namespace
 
 std::optional<SampleTable> read_stored_tensors(const DataRequest& request, Subset subset) {
   const auto path = file_of(request, subset, ".safetensors");
   if (!path) return std::nullopt;
-  const Header header = read_header(*path);
+  const auto file = std::make_shared<const FileBytes>(*path);
+  const auto header = with_context(path->string(), [&] { return read_safetensors_header(*file); });
+  const auto read = [&](const DataTensor& tensor) {
+    const auto [range, type] = with_context(path->string(), [&] { return find(header, tensor.name); });
+    return dense_records(path->string() + ": " + tensor.name, file, header.data_offset + range.begin,
+                         range.shape, type);
+  };
   const ModelGraph& graph = request.model.graph;
-  const auto read = [&](const DataTensor& tensor) { return read_tensor(header, tensor); };
   return SampleTable{path->string(), columns(request, graph.inputs, read),
                      columns(request, graph.targets, read)};
 }

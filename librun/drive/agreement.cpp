@@ -220,6 +220,27 @@ void refuse_to_meet(Mailbox& mailbox, const Error& why) {
   throw why;
 }
 
+std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions& options) {
+  std::vector<std::string> names;  // none where the folder is refused, which find_start() says
+  error_of([&] {
+    if (!resumes(options)) return;
+    for (const std::filesystem::path& path : checkpoints_of(options.resume))
+      names.push_back(path.filename().string());
+  });
+  Packer packer;
+  packer.add(names.size());
+  for (const std::string& name : names) packer.add(name);
+  const std::vector<std::string> lists = gather_everywhere(mailbox, packer.take());
+  const bool same = std::ranges::all_of(lists, [&](const std::string& list) { return list == lists.front(); });
+  if (!same || names.empty()) return std::nullopt;
+  const auto agree = [&](const std::string& mine) {
+    const std::vector<std::string> reasons = gather_everywhere(mailbox, mine);
+    const auto first = std::ranges::find_if(reasons, [](const std::string& why) { return !why.empty(); });
+    return first == reasons.end() ? std::string() : *first;
+  };
+  return find_checkpoint(options.resume, {mailbox.rank(), mailbox.size(), agree});
+}
+
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
             const std::function<Setup()>& make) {
   View mine{.host = host_name()};

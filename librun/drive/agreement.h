@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/transport/mailbox.h"
 #include "librun/transport/placement.h"
 #include "librun/worker/job.h"
@@ -14,6 +16,10 @@ namespace pp::run {
 Placement meet(Mailbox& mailbox, const plan::Plan& plan);
 /// In its place, for a rank that has no plan.
 [[noreturn]] void refuse_to_meet(Mailbox& mailbox, const Error& why);
+
+/// The checkpoint that the training goes on from; each rank reads its own parts. Nothing where there is none,
+/// or where ranks see different ones: then each looks by itself. Throws pp::Error (data) on all ranks alike.
+std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions& options);
 
 /// What `make` returns, if it throws nowhere and options, data and the beginning of the training are the same
 /// everywhere.

@@ -88,30 +88,33 @@ Order unpack_order(Unpacker& from) { return from.take<Order>(); }
 
 std::string pack(const LedgerEntry& entry, RunTime start) {
   Packer to = message_of(ControlKind::entry);
-  to.add(entry.kind).add(entry.step).add(entry.micro_batch).add(entry.loss).add(entry.weight).add(entry.worker);
-  to.add(Seconds(entry.end - start)).add(entry.part);
-  add(to, entry.figures);
-  return to.take();
+  to.add(entry.losses).add(entry.updates.size());
+  for (const LedgerEntry::Update& update : entry.updates) {
+    to.add(update.step).add(update.worker).add(Seconds(update.end - start));
+    add(to, update.figures);
+  }
+  return to.add(entry.evaluations).take();
 }
 
 LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
   LedgerEntry entry;
-  from.read(entry.kind);
-  from.read(entry.step);
-  from.read(entry.micro_batch);
-  from.read(entry.loss);
-  from.read(entry.weight);
-  from.read(entry.worker);
-  entry.end = start + std::chrono::duration_cast<RunTime::duration>(from.take<Seconds>());
-  from.read(entry.part);
-  read(from, entry.figures);
+  from.read(entry.losses);
+  entry.updates.resize(from.take<std::size_t>());
+  for (LedgerEntry::Update& update : entry.updates) {
+    from.read(update.step);
+    from.read(update.worker);
+    update.end = start + std::chrono::duration_cast<RunTime::duration>(from.take<Seconds>());
+    read(from, update.figures);
+  }
+  from.read(entry.evaluations);
   return entry;
 }
 
 std::string pack(CheckpointShare share) {
   Packer to = message_of(ControlKind::share);
   to.add(share.step).add(share.last).add(share.pause).add(share.parts.size());
-  for (const CheckpointPart& part : share.parts) to.add(part.file).add(part.bytes).add(part.hash);
+  for (const CheckpointPart& part : share.parts)
+    to.add(part.file).add(part.bytes).add(part.hash).add(part.owner);
   to.add(share.layers.size());
   for (const Stage::LayerState& layer : share.layers) {
     to.add(layer.layer);
@@ -130,6 +133,7 @@ CheckpointShare unpack_share(Unpacker& from) {
     from.read(part.file);
     from.read(part.bytes);
     from.read(part.hash);
+    from.read(part.owner);
   }
   for (auto left = from.take<std::size_t>(); left > 0; --left) {
     Stage::LayerState& layer = share.layers.emplace_back(Stage::LayerState{from.take<int>()});

@@ -24,7 +24,7 @@ enum class ControlKind : char {
   time,  ///< the answer to `ask`: its time, and rank 0's
   end,   ///< everything has come: leave
   // To rank 0.
-  entry,      ///< of the ledger
+  entry,      ///< of the ledger: a rank's losses and updates of a step, or its part of an evaluation
   share,      ///< of a snapshot
   digest,     ///< of the samples up to a step
   ask,        ///< what rank 0's clock shows, with the asker's time

@@ -15,6 +15,9 @@ namespace pp::run {
 
 namespace {
 
+// So long messages between ranks may take, there and back, also where many ranks share a core.
+constexpr Seconds kAhead{0.1};
+
 // Of the first operation of a step.
 Seconds begin_of(const StepResult& result) {
   Seconds begin = Seconds::max();
@@ -172,16 +175,29 @@ void Driver::begin_part(Seconds begin) {
   if (epoch_.samples_here == 0) epoch_.start = begin;
 }
 
+Step Driver::lead() const {
+  if (job_.setup.streams || job_.setup.placement.alone()) return job_.lead;
+  constexpr std::size_t kLast = 3;
+  constexpr Step kLeast = 2;  // this step and the next
+  Seconds longest{};
+  for (std::size_t i = steps_.size() - std::min(kLast, steps_.size()); i < steps_.size(); ++i)
+    longest = std::max(longest, steps_[i].time);
+  if (longest.count() <= 0) return kLeast;
+  return std::max(kLeast, static_cast<Step>(std::min(kAhead / longest, static_cast<double>(job_.lead))));
+}
+
 void Driver::grant() {
   if (parts_.empty()) return;
-  const Step round = job_.setup.round, first = parts_.front().first;
-  job_.commands.grant(first + (done_ - first + job_.lead + round - 1) / round * round);
+  const Step round = job_.setup.round, first = parts_.front().first, ahead = lead();
+  const Step end = first + (done_ - first + ahead + round - 1) / round * round;
+  if (end < granted_ + (job_.setup.streams ? 1 : ahead / 2)) return;
+  granted_ = end;
+  job_.commands.grant(end);
 }
 
 std::optional<StepResult> Driver::await() {
   const auto beyond = [&] { return poll() && (parts_.empty() || done_ >= parts_.back().end); };
-  const Step half =
-      job_.setup.streams ? 1 : job_.lead / 2;  // in streams replicas may complete steps in any order
+  const Step half = job_.setup.streams ? 1 : lead() / 2;  // in streams replicas may complete steps in any order
   const Step last = std::min(done_ + half, parts_.front().end) - 1;
   return job_.ledger.await_step(done_, last, beyond);
 }

@@ -63,7 +63,11 @@ class Driver {
   void run_part();
   /// Its first step began then: the time since the step before is not its own.
   void begin_part(Seconds begin);
-  /// Lets the workers begin what lies up to `Job::lead` beyond the steps that are done, in whole rounds.
+  /// Steps that may run from the first unfinished one on. Between ranks those of a tenth of a second:
+  /// others cannot be asked what they have begun, so an interruption has them finish all of it.
+  Step lead() const;
+  /// Lets the workers begin what lies up to lead() beyond the steps that are done, in whole rounds; but for
+  /// streams only when half of that is used, because between ranks it is a message to all.
   void grant();
   /// Nothing when the step was cut off.
   std::optional<StepResult> await();
@@ -93,6 +97,7 @@ class Driver {
   const Saver* saver_;
   std::deque<EpochPart> parts_;  ///< commanded and not done
   Step done_;                    ///< steps, since the beginning of the training
+  Step granted_ = 0;             ///< steps below it may begin
   Step skipped_ = 0;             ///< of this run's
   int ranges_ = 0;               ///< parts before this one
   EpochSum epoch_;

@@ -11,6 +11,7 @@ namespace pp::run {
 
 namespace {
 
+constexpr int kBranches = 8;                    // ranks that one passes orders on to
 constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
@@ -39,14 +40,14 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
       looked_(Coordinator::Clock::now()) {
   elsewhere_[static_cast<std::size_t>(mailbox.rank())] = {};
   if (leads()) {
-    mailbox_.post_all(Packer().add(ControlKind::start).add(job_.start).take());
+    post_down(Packer().add(ControlKind::start).add(job_.start).take());
     job_.commands.mirror([this](const Order& order) {
       note_cut(order);
-      mailbox_.post_all(pack(order));
+      post_down(pack(order));
     });
     digest_table_.emplace(heard_.size());
   } else {
-    job_.ledger.relay([this](LedgerEntry entry) {
+    job_.ledger.relay(job_.updates_together(), [this](LedgerEntry entry) {
       const LedgerEntry said = by_first_clock(std::move(entry));
       mailbox_.post(0, pack(said, first_start_));
     });
@@ -67,6 +68,12 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
                      });
   }
   thread_.add([this] { serve(); });
+}
+
+void RankLink::post_down(const std::string& bytes) {
+  const int first = kBranches * mailbox_.rank() + 1;
+  for (int rank = first; rank < std::min(first + kBranches, mailbox_.size()); ++rank)
+    mailbox_.post(rank, bytes);
 }
 
 void RankLink::compare_data(int rank, Step step, std::string digest) {
@@ -120,8 +127,10 @@ Seconds RankLink::common(Seconds here) const {
 
 LedgerEntry RankLink::by_first_clock(LedgerEntry entry) const {
   if (!clock_) return entry;
-  if (entry.figures.begin < Seconds::max()) entry.figures.begin = common(entry.figures.begin);
-  entry.end = first_start_ + std::chrono::duration_cast<Time::duration>(common(entry.end - job_.start));
+  for (LedgerEntry::Update& update : entry.updates) {
+    if (update.figures.begin < Seconds::max()) update.figures.begin = common(update.figures.begin);
+    update.end = first_start_ + std::chrono::duration_cast<Time::duration>(common(update.end - job_.start));
+  }
   return entry;
 }
 
@@ -151,7 +160,7 @@ void RankLink::serve() noexcept {
       if (mailbox_.peers().sending()) rest = kShortestRest;
       while (auto control = mailbox_.take()) {
         handle(std::move(*control));
-        rest = kShortestRest;
+        if (job_.setup.streams) rest = kShortestRest;  // whose steps are granted one by one
       }
       const Time now = Coordinator::Clock::now();
       if (now - last_pulse_ > interval()) {
@@ -176,7 +185,8 @@ void RankLink::serve() noexcept {
 Seconds RankLink::interval() const { return std::min(job_.options.stall_timeout / 20, Seconds(1)); }
 
 void RankLink::handle(Peers::ControlMessage control) {
-  heard_[static_cast<std::size_t>(control.from)] = Coordinator::Clock::now();
+  if (leads() || control.from == 0)  // others pass on what rank 0 says, and no signs of life
+    heard_[static_cast<std::size_t>(control.from)] = Coordinator::Clock::now();
   Unpacker from(control.bytes);
   const auto set = [&](bool& flag) {
     {
@@ -187,6 +197,7 @@ void RankLink::handle(Peers::ControlMessage control) {
   };
   switch (from.take<ControlKind>()) {
     case ControlKind::start: {
+      post_down(control.bytes);
       const std::lock_guard held(clock_mutex_);
       first_start_ = from.take<Time>();
       job_.start = clock_ ? Coordinator::Clock::now() : first_start_;
@@ -199,6 +210,7 @@ void RankLink::handle(Peers::ControlMessage control) {
     }
     case ControlKind::time: return read_time(from, Coordinator::Clock::now());
     case ControlKind::order: {
+      post_down(control.bytes);
       const Order order = unpack_order(from);
       if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
       note_cut(order);

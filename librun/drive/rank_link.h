@@ -60,6 +60,8 @@ class RankLink {
   using Time = Coordinator::Clock::time_point;
 
   void serve() noexcept;
+  /// Rank 0's words to all, by a tree: each rank passes them on to eight others.
+  void post_down(const std::string& bytes);
   void handle(Peers::ControlMessage control);
   void read_pulse(int from, Unpacker& control);
   void send_pulse();

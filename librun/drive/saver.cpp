@@ -34,7 +34,8 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     try {
       share.parts = write_parts(job.options.checkpoint, snapshot.step,
                                 {{part_file(kWeights, writer), stored(state.tensors)},
-                                 {part_file(kOptimizer, writer), stored(state.optimizer)}});
+                                 {part_file(kOptimizer, writer), stored(state.optimizer)}},
+                                job.setup.placement.rank);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::run) throw;
       share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + error.what();

@@ -318,7 +318,7 @@ constexpr auto kDrains =
 }  // namespace
 
 Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profile::MachineDevices& machine,
-                  const Placement& placement) {
+                  const Placement& placement, const std::optional<FoundCheckpoint>& found) {
   check_options(options);
   plan::check_plan(plan);
   Setup setup;
@@ -355,7 +355,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.length = find_length(plan, options, samples, round, stage);
   if (setup.clocked) check_frames(plan, setup.model, setup.length.epoch);
   setup.rates = find_rates(options, setup.length.total);
-  setup.start = find_start(plan, options, setup);
+  setup.start = find_start(plan, options, setup, found);
   setup.snapshot_every = snapshot_interval(options, setup);
   if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
   setup.recorded.resize(plan.workers.size());

@@ -6,8 +6,9 @@
 
 namespace pp::run {
 
-Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement) {
-  Setup setup = check_setup(plan, options, profile::machine_devices(), placement);
+Setup make_setup(const plan::Plan& plan, const RunOptions& options, const Placement& placement,
+                 const std::optional<FoundCheckpoint>& found) {
+  Setup setup = check_setup(plan, options, profile::machine_devices(), placement, found);
   model::check_bindable(setup.model);
   return setup;
 }

@@ -5,7 +5,6 @@
 
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
-#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/checkpoint/weight_files.h"
 #include "librun/options/optimizer_settings.h"
@@ -32,8 +31,8 @@ void check_position(const fs::path& folder, Step step, const Setup& setup) {
   }
 }
 
-Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
-  const FoundCheckpoint found = find_checkpoint(options.resume);
+Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+             const FoundCheckpoint& found) {
   const std::string folder = found.folder.string();
   Start start{.position = found.manifest.position, .resumed = found.folder};
   for (const std::string& reason : found.skipped) start.warnings.push_back("skipped " + reason);
@@ -58,18 +57,6 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
     start.warnings.push_back("resumed with " + list_of(other) +
                              ": the training is no longer the one that was begun, bit for bit");
   return start;
-}
-
-// A job that is started again says the same each time: it goes on from its own folder as soon as there is
-// something to go on from.
-bool resumes(const RunOptions& options) {
-  if (options.resume.empty()) return false;
-  const auto place = [](const fs::path& path) {
-    std::error_code ignored;
-    return fs::weakly_canonical(fs::absolute(path / ".", ignored), ignored);
-  };
-  const bool own = !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
-  return !own || has_checkpoints(options.resume);
 }
 
 Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
@@ -121,6 +108,17 @@ std::string list_of(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
   return names.size() > kMost ? text + ", ..." : text;
+}
+
+// From its own folder a job goes on as soon as there is something to go on from.
+bool resumes(const RunOptions& options) {
+  if (options.resume.empty()) return false;
+  const auto place = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(path / ".", ignored), ignored);
+  };
+  const bool own = !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
+  return !own || has_checkpoints(options.resume);
 }
 
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
@@ -199,10 +197,11 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
   return manifest;
 }
 
-Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
+Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+                 const std::optional<FoundCheckpoint>& found) {
   Start start;
-  if (resumes(options)) {
-    start = resume(plan, options, setup);
+  if (found || resumes(options)) {
+    start = resume(plan, options, setup, found ? *found : find_checkpoint(options.resume));
     if (!options.initial_weights.empty())
       start.warnings.push_back("the weights are those of " + start.resumed.string() + ", not of " +
                                options.initial_weights.string());

@@ -1,6 +1,7 @@
 // Where a training begins: at step 0 with weights that are drawn or given, or at a checkpoint.
 #pragma once
 
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/options/run_options.h"
 #include "librun/setup/setup.h"
 
@@ -13,9 +14,15 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
 Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
                   const Position& position);
 
+/// Whether the training goes on from a checkpoint: a job that is started again says --resume each time, and has
+/// none at first. Throws pp::Error (usage).
+bool resumes(const RunOptions& options);
+
 /// From --resume or --initial-weights, whose tensors are checked against the model by name and shape. `setup`
-/// has model and length. Reads all bytes of the checkpoint. Throws pp::Error (data, usage).
-Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup);
+/// has model and length. `found`: the checkpoint, where it has been looked for; else reads all bytes of it.
+/// Throws pp::Error (data, usage).
+Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
+                 const std::optional<FoundCheckpoint>& found = std::nullopt);
 
 /// Weights that were asked for, checked against the model by name and shape.
 struct GivenWeights {

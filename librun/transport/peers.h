@@ -69,7 +69,7 @@ class Peers {
   /// In place the sum over the ranks of a group, which call it in the same order, as the library likes to add.
   virtual std::unique_ptr<Posted> sum(int group, std::span<std::byte> elements, Element type) = 0;
 
-  /// Moves on what was sent; whether any of it is still on its way.
+  /// Moves on what was sent; whether any of it is still on its way that is too large to leave by itself.
   virtual bool sending() = 0;
 
   /// Ends all ranks at once, with this exit code.
@@ -80,8 +80,8 @@ class Peers {
 };
 
 /// From one look at what is on its way to the next, by who moves it on beside the workers: the shorter one
-/// while something is being sent or has come, else longer and longer.
-inline constexpr std::chrono::microseconds kShortestRest(200), kLongestRest(4000);
+/// while something large is being sent, else longer and longer.
+inline constexpr std::chrono::microseconds kShortestRest(200), kLongestRest(8000);
 
 /// The ranks of mpirun or srun. At most once in a process; when it is destroyed, all ranks must have agreed to
 /// end. Throws pp::Error (usage) in a build without MPI.

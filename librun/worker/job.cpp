@@ -62,11 +62,20 @@ EpochShape shape_of_test(const Setup& setup, const plan::Plan& plan) {
 
 bool is_served(const plan::Plan& plan) { return plan::is_served(plan.schedule.weight_policy); }
 
-// Twice what the driver may be late: it is woken when half of it is done. Other ranks cannot be asked what they
-// have begun, so an interruption has them finish all of it; there it is this step and the next. In streams
-// enough to fill all windows twice, or for what replicas may be apart.
+// Between ranks at most; the ledger has room for the losses of that many steps.
+Step lead_of_ranks(std::int64_t micro_batches) {
+  constexpr Step kMostSteps = 64, kMostLosses = 1 << 20;
+  return std::clamp(kMostLosses / micro_batches, Step{2}, kMostSteps);
+}
+
+// Twice what the driver may be late: it is woken when half of it is done. In streams enough to fill all windows
+// twice, or for what replicas may be apart.
 Step find_lead(const plan::Plan& plan, const Setup& setup, std::span<const plan::Stream> streams) {
-  if (!setup.streams) return setup.placement.alone() ? 8 : 2;
+  if (!setup.streams) {
+    const std::int64_t micro_batches =
+        std::int64_t{plan.training.micro_batches} * setup.length.epoch.accumulate;
+    return setup.placement.alone() ? 8 : lead_of_ranks(micro_batches);
+  }
   if (setup.clocked) return std::ssize(streams);  // a frame enters when the last stage has done with one
   if (is_served(plan)) return (setup.clock_bound + 2) * std::ssize(streams);
   Step windows = 0;
@@ -275,6 +284,13 @@ void Job::give_up_devices() {
 }
 
 std::vector<WorkerId> Job::workers_here() const { return readers(plan, setup.placement).here; }
+
+int Job::updates_together() const {
+  if (setup.streams) return 1;
+  std::vector<plan::Stream> here;
+  for (const WorkerId worker : workers_here()) here.push_back(streams[index(worker)]);
+  return count_updates(here, plan.training.micro_batches);
+}
 
 int Job::tied_owner(std::size_t tied) const {
   const std::string& user = plan.tied[tied].layers.front();

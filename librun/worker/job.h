@@ -70,6 +70,9 @@ struct Job {
   int server_rank() const { return setup.placement.of(plan.stages.front().workers.front()); }
   /// The workers of this process.
   std::vector<WorkerId> workers_here() const;
+  /// Updates that the workers of this process hand in at once: those of a step; in streams, whose replicas may
+  /// take turns, each by itself.
+  int updates_together() const;
   std::size_t everybody() const { return plan.stages.size() + plan.tied.size(); }
 
   const plan::Plan plan;
@@ -86,7 +89,7 @@ struct Job {
   std::vector<StageWiring> wiring;            ///< per stage
   std::vector<plan::Stream> streams;          ///< per worker
   std::vector<plan::Stream> forward_streams;  ///< per worker: what an evaluation or inference runs
-  Step lead;                                  ///< steps that may run from the first unfinished one on
+  Step lead;                                  ///< steps that may run from the first unfinished one on, at most
   Owners owners;
   Owners backward_owners;  ///< the same but where weights are swapped
   Owners forward_owners;

@@ -128,6 +128,7 @@ void Worker::evaluate(const Command& command, DataFeed& feed) {
   feed.begin(*job_.test, command.epoch, order, cursor);
   if (job_.inference) memory_.reset_peak();
   walk(cursor);
+  job_.ledger.evaluated();
   if (job_.inference) record_.busy.push_back(std::exchange(busy_, Seconds(0)));
 }
 

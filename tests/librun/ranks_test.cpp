@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/drive/control_messages.h"
 #include "librun/run.h"
 #include "tests/librun/data_bytes.h"
 #include "tests/librun/folder.h"
@@ -128,6 +130,37 @@ TEST_SUITE("librun/ranks") {
       Wires wires(4, /*late=*/true);
       for (const Ending& ending : train(4, plan, options, {}, &wires)) REQUIRE(ending.error == "");
       CHECK(pp::test::first_difference(expected.tensors, run::read_weights(options.save_weights)) == "");
+    }
+  }
+
+  // Rank 0 speaks to ranks 1 to 8, of which the first passes it on to ranks 9 and 10.
+  TEST_CASE("eleven ranks, some of which hear of rank 0 by another: the bits of one process") {
+    std::vector<int> cuts;
+    for (int stage = 1; stage < 11; ++stage) cuts.push_back(2 * stage);
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(11), .cuts = cuts});
+    run::RunOptions options = options_for(plan);
+    options.clip_norm = 0.5;
+    check_same(11, plan, options);
+  }
+
+  // Four micro-batches a step, one epoch of 12 steps.
+  TEST_CASE("a rank sends rank 0 one message a step and one an evaluation") {
+    const ModelGraph model = pp::test::mlp(4);
+    for (const PlanSpec& spec :
+         {PlanSpec{.model = model, .cuts = {4}},
+          PlanSpec{.model = model, .cuts = {2, 4, 6}, .schedule = "interleaved"},
+          PlanSpec{.model = model, .cuts = {4}, .replicas = {1, 2}, .schedule = "gpipe"}}) {
+      CAPTURE(spec.schedule);
+      const plan::Plan plan = make_plan(spec);
+      Wires wires(2);
+      pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+        pp::test::SilentObserver observer;
+        run::run_together(peers, plan, options_for(plan), observer, [] { return false; });
+        const auto sent = [&](run::ControlKind kind) {
+          return peers.letters[static_cast<unsigned char>(kind)].load();
+        };
+        CHECK(sent(run::ControlKind::entry) == (peers.rank() == 1 ? 12 + 1 : 0));
+      });
     }
   }
 
@@ -255,6 +288,28 @@ TEST_SUITE("librun/ranks") {
     const plan::Plan other =
         make_plan({.model = pp::test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adam});
     CHECK(pp::test::first_difference(whole.tensors, pp::test::run_plan(other, options).tensors) == "");
+  }
+
+  TEST_CASE("a part of one rank that is damaged: all go on from the checkpoint before") {
+    const TestFolder folder;
+    const fs::path ck = folder.path() / "ck";
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
+    run::RunOptions options = options_for(plan);
+    const pp::test::Run whole = pp::test::run_plan(plan, options);
+    run::RunOptions begun = options;
+    begun.steps = 7;
+    begun.checkpoint = ck;
+    begun.checkpoint_steps = 5;
+    for (const Ending& ending : train(3, plan, begun)) REQUIRE(ending.error == "");
+    std::string bytes = read_file(ck / "step-7/weights-1.safetensors");
+    bytes.back() ^= 1;
+    write_file(ck / "step-7/weights-1.safetensors", bytes);
+    options.resume = ck;
+    for (const int ranks : {2, 3}) {
+      const pp::test::Run found = run_on(ranks, plan, options);
+      CHECK(found.report.resumed->step == 5);
+      CHECK(pp::test::first_difference(whole.tensors, found.tensors) == "");
+    }
   }
 
   TEST_CASE("a checkpoint folder that ranks do not share ends the run, which says so") {

@@ -4,6 +4,7 @@
 // asked first.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -83,6 +84,7 @@ class ThreadPeers final : public run::Peers {
   }
   std::unique_ptr<run::Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard held(wires_.mutex_);
+    ++letters[static_cast<unsigned char>(bytes.size() > 1 ? bytes[1] : std::byte{0})];
     if (!mute) wires_.control_messages_[static_cast<std::size_t>(to)].push_back({rank(), text(bytes)});
     return std::make_unique<Leaving>(nullptr);
   }
@@ -113,8 +115,9 @@ class ThreadPeers final : public run::Peers {
   bool sending() override { return false; }
   [[noreturn]] void abort(int) override { std::terminate(); }
 
-  int tags = 1'000'000;            ///< the largest one
-  std::atomic<int> sums = 0;       ///< that it took part in
+  int tags = 1'000'000;                         ///< the largest one
+  std::atomic<int> sums = 0;                    ///< that it took part in
+  std::array<std::atomic<int>, 256> letters{};  ///< control messages that it sent, by their kinds
   std::atomic<bool> mute = false;  ///< its control messages are lost, as of a process that was stopped
 
  private:

@@ -20,6 +20,16 @@ TEST_SUITE("libprofile/core/hash") {
           "sha256:cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   }
 
+  TEST_CASE("bytes in pieces: the hash of all so far, which may go on") {
+    pp::ContentHash hash;
+    hash.update("a");
+    hash.update("");
+    hash.update("bc");
+    CHECK(hash.text() == content_hash("abc"));
+    hash.update("dbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq");
+    CHECK(hash.text() == "sha256:248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  }
+
   TEST_CASE("the padding fits, just fits and needs another block") {
     // 55 bytes leave room for the bit and the length in one block, 56 to 64 do not.
     CHECK(content_hash(std::string(55, 'a')) ==

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "tests/librun/folder.h"
@@ -76,9 +77,32 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     manifest.position.epoch_samples = 16;  // one was skipped
     Json json = to_json(manifest);
     CHECK(parse_manifest(dump_json(json)) == manifest);
+    json["version"] = 1;
     json["position"].erase("epoch_samples");
     json.erase("hash");  // older still
     CHECK(parse_manifest(dump_json(json)).position.epoch_samples == 24);
+  }
+
+  TEST_CASE("parts of version 1 have no owners: they are spread over the ranks; version 2 says all") {
+    Manifest manifest = manifest_of(4);
+    manifest.parts = {{"weights-0.safetensors", 12, "sha256:x", 0},
+                      {"weights-3.safetensors", 12, "sha256:y", 3}};
+    Json json = to_json(manifest);
+    CHECK(json["version"] == 2);
+    CHECK(parse_manifest(dump_json(json)) == manifest);
+    const auto refused = [](Json changed, const char* pointer) {
+      const Json::json_pointer place(pointer);
+      changed[place.parent_pointer()].erase(place.back());
+      return refusal([&] { parse_manifest(changed.dump()); }, ErrorKind::data);
+    };
+    for (const char* const pointer : {"/parts/0/owner", "/position/epoch_samples", "/hash"})
+      CHECK(refused(json, pointer).find("missing") != std::string::npos);
+    json["version"] = 1;
+    json.erase("hash");
+    for (Json& part : json["parts"]) part.erase("owner");
+    const std::vector<CheckpointPart> parts = parse_manifest(json.dump()).parts;
+    CHECK(parts[0].owner == 0);
+    CHECK(parts[1].owner == 1);
   }
 
   TEST_CASE("a manifest comes back as it was written") {
@@ -204,6 +228,37 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     CHECK(found.folder == path / "step-1");
     REQUIRE(found.skipped.size() == 3);
     for (const std::string& reason : found.skipped) CHECK(reason.ends_with(": not a plain file"));
+  }
+
+  TEST_CASE("a rank reads the parts that it owns; all pass over what one of them cannot read") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 9, std::nullopt);
+    for (const Step step : {4, 5}) {
+      Manifest manifest = manifest_of(step);
+      for (const int owner : {0, 1, 2}) {
+        const std::string name = "w" + std::to_string(owner);
+        const PartContent part{part_file(kWeights, owner), {{name, {{3}, DType::float32}, "twelve bytes"}}};
+        manifest.parts.push_back(write_parts(path, step, {part}, owner).front());
+      }
+      folder.commit(manifest, step);
+    }
+    damage(path / "step-5/weights-2.safetensors");
+    const auto newest_of = [&](int rank, int ranks) {
+      return find_checkpoint(path, {.rank = rank, .ranks = ranks}).manifest.position.step;
+    };
+    CHECK(newest_of(0, 3) == 5);
+    CHECK(newest_of(1, 3) == 5);
+    CHECK(newest_of(2, 3) == 4);
+    CHECK(newest_of(0, 2) == 4);  // 2 modulo 2
+    const FoundCheckpoint found =
+        find_checkpoint(path, {0, 3, [](const std::string& mine) {
+                                 CHECK(mine.empty());
+                                 static bool first = true;
+                                 return std::string(std::exchange(first, false) ? "why" : "");
+                               }});
+    CHECK(found.folder == path / "step-4");
+    CHECK(found.skipped == std::vector<std::string>{"why"});
   }
 
   TEST_CASE("a folder has one writer, and is refused at once where nothing can be written") {

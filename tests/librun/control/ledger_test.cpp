@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/doctest.h"
@@ -32,6 +33,39 @@ TEST_SUITE("librun/control/ledger") {
     CHECK(result->workers[1].busy.count() == 0.75);
     CHECK(result->workers[1].peak == Bytes(30));
     CHECK(result->workers[1].gradient_norm == 1.5);
+  }
+
+  TEST_CASE("what the workers of a process hand in for another ledger goes there once a step") {
+    Coordinator coordinator(2);
+    const LedgerShape shape{.micro_batches = 2, .updates = 2, .evaluations = 2};
+    Ledger here(coordinator, shape), there(coordinator, shape);
+    std::vector<LedgerEntry> entries;
+    here.relay(/*updates=*/2, [&](LedgerEntry entry) { entries.push_back(std::move(entry)); });
+    const auto end = Coordinator::Clock::now();
+    here.loss(5, 0, 0.75, 3);
+    here.updated(5, WorkerId{0}, end, {Seconds(0.5), Bytes(30)});
+    here.loss(5, 1, 0.25, 1);
+    CHECK(entries.empty());
+    here.updated(5, WorkerId{1}, end + std::chrono::seconds(1), {Seconds(0.25), Bytes(20)});
+    REQUIRE(entries.size() == 1);
+    there.enter(entries.front());
+    const auto patient = [] { return false; };
+    const std::optional<StepResult> result = there.await_step(5, 5, patient);
+    REQUIRE(result.has_value());
+    CHECK(result->losses == std::vector<double>{0.75, 0.25});
+    CHECK(result->weights == std::vector<double>{3, 1});
+    CHECK(result->end == end + std::chrono::seconds(1));
+    CHECK(result->workers[0].peak == Bytes(30));
+    CHECK(result->workers[1].busy == Seconds(0.25));
+
+    here.evaluation(0, 1, {.loss_sum = 2, .weight = 1});
+    here.evaluation(0, 0, {.loss_sum = 1, .weight = 4});
+    CHECK(entries.size() == 1);
+    here.evaluated();
+    here.evaluated();  // another worker, who has nothing to say
+    REQUIRE(entries.size() == 2);
+    there.enter(entries.back());
+    CHECK(there.await_evaluation(0, patient)->weight == 5);
   }
 
   TEST_CASE("a driver that sleeps for the last of some steps gets them all, one after the other") {
