@@ -39,17 +39,21 @@ double attention_factor(const AttentionSettings& settings, const at::Tensor& que
 
 namespace {
 
+/// Where a query stands in front of the key: [l, k].
+at::Tensor future_of(const at::Tensor& query, const at::Tensor& key) {
+  const at::TensorOptions flags = query.options().dtype(at::kBool).requires_grad(false);
+  return at::ones({query.size(-2), key.size(-2)}, flags).triu(1);
+}
+
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();  // the score of what is masked
+
 /// [n, ..., l, width], twice [n, ..., k, width] -> as the query. All scores at once.
 at::Tensor attend_written_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               double factor, const at::Tensor& bias, bool causal, double dropout,
                               LayerContext& context) {
   at::Tensor scores = at::matmul(query.mul(factor), key.transpose(-2, -1));  // [n, ..., l, k]
   if (bias.defined()) scores = scores.add(bias);
-  if (causal) {
-    const at::TensorOptions flags = query.options().dtype(at::kBool).requires_grad(false);
-    const at::Tensor future = at::ones({query.size(-2), key.size(-2)}, flags).triu(1);
-    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
-  }
+  if (causal) scores = scores.masked_fill(future_of(query, key), kUnseen);
   at::Tensor shares = at::softmax(scores, -1);
   if (context.mode == Mode::training && dropout > 0.0) shares = drop(shares, dropout, context);
   return at::matmul(shares, value);
@@ -60,9 +64,11 @@ at::Tensor attend_written_out(const at::Tensor& query, const at::Tensor& key, co
 at::Tensor attend(const AttentionSettings& settings, const at::Tensor& query, const at::Tensor& key,
                   const at::Tensor& value, const at::Tensor& bias, bool causal, LayerContext& context) {
   const double factor = attention_factor(settings, query);
-  if (bias.defined() || (context.mode == Mode::training && settings.dropout > 0.0))
+  if (context.mode == Mode::training && (bias.defined() || settings.dropout > 0.0))
     return attend_written_out(query, key, value, factor, bias, causal, settings.dropout, context);
-  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, factor);
+  if (!bias.defined()) return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, factor);
+  const at::Tensor mask = causal ? bias.masked_fill(future_of(query, key), kUnseen) : bias;
+  return at::scaled_dot_product_attention(query, key, value, mask, 0.0, false, factor);
 }
 
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "libprofile/model/ops/forward.h"
 
@@ -30,16 +29,12 @@ std::int64_t position_bucket(std::int64_t distance, std::int64_t buckets, std::i
 }
 
 at::Tensor position_bias(const at::Tensor& table, std::int64_t length, std::int64_t max_distance, Sight sight) {
-  std::vector<std::int64_t> bucket_of;  // of key - query from 1 - length on
+  const at::Tensor bucket_of = at::empty({2 * length - 1}, at::kLong);  // of key - query from 1 - length on
+  auto* next = bucket_of.mutable_data_ptr<std::int64_t>();
   for (std::int64_t distance = 1 - length; distance < length; ++distance)
-    bucket_of.push_back(position_bucket(distance, table.size(1), max_distance, sight));
-  const at::Tensor index = at::empty({length * length}, at::kLong);
-  auto* next = index.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t query = 0; query < length; ++query)
-    next = std::copy_n(bucket_of.begin() + (length - 1 - query), length, next);
-  return table.transpose(1, 2)
-      .index_select(2, index.to(table.device()))
-      .view({table.size(0), table.size(2), length, length});
+    *next++ = position_bucket(distance, table.size(1), max_distance, sight);
+  const at::Tensor by_distance = table.transpose(1, 2).index_select(2, bucket_of.to(table.device()));
+  return by_distance.unfold(2, length, 1).flip(2);  // the first query's row is the last window
 }
 
 namespace {

@@ -280,6 +280,21 @@ TEST_SUITE("libprofile/model/against_torch") {
     }
   }
 
+  TEST_CASE("multi_head_attention with a bias by position: an evaluation equals a training's forward") {
+    // The one asks LibTorch for all of it, with the bias as a mask; the other adds, masks and weighs by itself.
+    torch::NoGradGuard no_grad;
+    nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(12, 3));
+    const auto weights = parameters_of(attention);
+    const Tensor x = torch::randn({2, 5, 12}, torch::kDouble), table = torch::randn({2, 8, 3}, torch::kDouble);
+    for (const bool causal : {false, true}) {
+      const Attributes attributes{{"num_heads", whole(3)}, {"causal", causal}};
+      const Tensor trained = run("multi_head_attention", attributes, {x, table}, weights);
+      LayerContext context{.mode = Mode::evaluation, .key = {}, .buffers = {}};
+      CHECK(close(run("multi_head_attention", attributes, {x, table}, weights, context), trained));
+      CHECK_FALSE(close(run("multi_head_attention", attributes, {x}, weights), trained));
+    }
+  }
+
   TEST_CASE("cross_attention equals its module") {
     nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(12, 3));
     const auto weights = parameters_of(attention);
