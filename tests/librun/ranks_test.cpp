@@ -60,6 +60,14 @@ void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& option
   CHECK(found.report.op_times.size() == expected.report.op_times.size());
 }
 
+/// On three ranks, with checkpoints behind the fifth step and the last.
+void train_seven_steps(const plan::Plan& plan, run::RunOptions options, const fs::path& checkpoint) {
+  options.steps = 7;
+  options.checkpoint = checkpoint;
+  options.checkpoint_steps = 5;
+  for (const Ending& ending : train(3, plan, options)) REQUIRE(ending.error == "");
+}
+
 }  // namespace
 
 TEST_SUITE("librun/ranks") {
@@ -261,11 +269,7 @@ TEST_SUITE("librun/ranks") {
         make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
     run::RunOptions options = options_for(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
-    run::RunOptions begun = options;
-    begun.steps = 7;
-    begun.checkpoint = ck;
-    begun.checkpoint_steps = 5;
-    for (const Ending& ending : train(3, plan, begun)) REQUIRE(ending.error == "");
+    train_seven_steps(plan, options, ck);
 
     const run::FoundCheckpoint found = run::find_checkpoint(ck);
     CHECK(found.folder == ck / "step-7");
@@ -296,11 +300,7 @@ TEST_SUITE("librun/ranks") {
     const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     run::RunOptions options = options_for(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
-    run::RunOptions begun = options;
-    begun.steps = 7;
-    begun.checkpoint = ck;
-    begun.checkpoint_steps = 5;
-    for (const Ending& ending : train(3, plan, begun)) REQUIRE(ending.error == "");
+    train_seven_steps(plan, options, ck);
     std::string bytes = read_file(ck / "step-7/weights-1.safetensors");
     bytes.back() ^= 1;
     write_file(ck / "step-7/weights-1.safetensors", bytes);
