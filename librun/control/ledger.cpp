@@ -7,6 +7,12 @@
 
 namespace pp::run {
 
+namespace {
+
+constexpr auto kNothingYet = [](LedgerEntry&) -> std::optional<LedgerEntry> { return std::nullopt; };
+
+}  // namespace
+
 Ledger::Ledger(Coordinator& coordinator, LedgerShape shape)
     : monitor_(coordinator), shape_(shape), slots_(static_cast<std::size_t>(shape.steps)) {
   for (Slot& slot : slots_) {
@@ -30,16 +36,15 @@ void Ledger::relay(int updates, std::function<void(LedgerEntry)> there) {
   there_ = std::move(there);
 }
 
-template <class Add, class Complete>
-void Ledger::gather(Add&& add, Complete&& complete) {
-  LedgerEntry whole;
+template <class Add, class Take>
+void Ledger::gather(Add&& add, Take&& take) {
+  std::optional<LedgerEntry> whole;
   {
     const std::lock_guard held(mutex_);
     add(leaving_);
-    if (!complete(leaving_)) return;
-    whole = std::exchange(leaving_, {});
+    whole = take(leaving_);
   }
-  there_(std::move(whole));
+  if (whole) there_(*std::move(whole));
 }
 
 void Ledger::enter(const LedgerEntry& entry) {
@@ -55,7 +60,7 @@ void Ledger::loss(Step step, int micro_batch, double value, double weight) {
         [&](LedgerEntry& to) {
           to.losses.push_back({step, micro_batch, value, weight});
         },
-        [](const LedgerEntry&) { return false; });
+        kNothingYet);
   }
   slot(step).losses[static_cast<std::size_t>(micro_batch)] = value;
   slot(step).weights[static_cast<std::size_t>(micro_batch)] = weight;
@@ -68,7 +73,10 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
         [&](LedgerEntry& to) {
           to.updates.push_back({step, worker, end, figures});
         },
-        [&](const LedgerEntry& all) { return all.updates.size() == updates_there_; });
+        [&](LedgerEntry& all) -> std::optional<LedgerEntry> {
+          if (all.updates.size() < updates_there_) return std::nullopt;
+          return std::exchange(all, {});
+        });
   }
   Part& part = slot(step).workers[index(worker)];
   part.end = std::max(part.end, end);
@@ -78,11 +86,7 @@ void Ledger::updated(Step step, WorkerId worker, Coordinator::Clock::time_point 
 
 void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) {
   if (there_) {
-    return gather(
-        [&](LedgerEntry& to) {
-          to.evaluations.push_back({epoch, micro_batch, part});
-        },
-        [](const LedgerEntry&) { return false; });
+    return gather([&](LedgerEntry& to) { to.evaluations.push_back({epoch, micro_batch, part}); }, kNothingYet);
   }
   const Monitor::Lock lock = monitor_.lock();
   auto& parts = evaluations_[epoch];
@@ -90,9 +94,16 @@ void Ledger::evaluation(int epoch, int micro_batch, const EvaluationPart& part) 
   if (static_cast<int>(parts.size()) == shape_.evaluations) monitor_.notify();
 }
 
+// Updates stay: others of their step may be on their way, and go with them.
 void Ledger::evaluated() {
   if (!there_) return;
-  gather([](LedgerEntry&) {}, [](const LedgerEntry& all) { return !all.evaluations.empty(); });
+  gather([](LedgerEntry&) {},
+         [](LedgerEntry& all) -> std::optional<LedgerEntry> {
+           if (all.evaluations.empty()) return std::nullopt;
+           LedgerEntry evaluations;
+           evaluations.evaluations.swap(all.evaluations);
+           return evaluations;
+         });
 }
 
 std::optional<StepResult> Ledger::await_step(Step step, Step last, const std::function<bool()>& give_up) {

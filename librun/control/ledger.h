@@ -96,9 +96,9 @@ class Ledger {
   };
   Slot& slot(Step step) { return slots_[static_cast<std::size_t>(step % shape_.steps)]; }
   void hand_in(Step step);
-  /// Adds to what goes to another process; sends it when `complete` says so.
-  template <class Add, class Complete>
-  void gather(Add&& add, Complete&& complete);
+  /// Adds to what goes to another process, and sends what `take` takes of it, if anything.
+  template <class Add, class Take>
+  void gather(Add&& add, Take&& take);
 
   Monitor monitor_;
   LedgerShape shape_;

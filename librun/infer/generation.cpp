@@ -18,6 +18,9 @@ namespace pp::run {
 
 namespace {
 
+// One that it works on and one that waits for it, so that a long prompt elsewhere leaves it something to do.
+constexpr int kGroupsPerWorker = 2;
+
 /// Uniform in [0, 1), the same for every plan and order.
 double draw_of(std::uint64_t seed, std::int64_t sequence, std::int64_t position) {
   return static_cast<double>(model::mix({seed, sequence, position}, 0) >> 11) * 0x1p-53;
@@ -165,7 +168,7 @@ void Generation::start_next() {
 }
 
 Step Generation::begin(int workers) {
-  for (int w = 0; w < workers; ++w) start_next();
+  for (int group = 0; group < kGroupsPerWorker * workers; ++group) start_next();
   return std::ssize(passes_);
 }
 

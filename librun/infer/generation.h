@@ -1,5 +1,5 @@
-// Tokens one after the other: each pass gives a group of sequences the next one. As many groups are under way
-// as there are workers; one whose sequences have all ended makes room for the next. A pass computes all
+// Tokens one after the other: each pass gives a group of sequences the next one. Two groups for each worker are
+// under way; one whose sequences have all ended makes room for the next. A pass computes all
 // positions again or, by pieces, the prompt at first and then one position, with the keys and values of those
 // before.
 #pragma once

@@ -68,6 +68,28 @@ TEST_SUITE("librun/control/ledger") {
     CHECK(there.await_evaluation(0, patient)->weight == 5);
   }
 
+  // Worker 0 has begun its evaluation before worker 1 has made the last update of the epoch.
+  TEST_CASE("an evaluation that is handed in between two updates of a step leaves both to go together") {
+    Coordinator coordinator(2);
+    const LedgerShape shape{.micro_batches = 1, .updates = 2, .evaluations = 1};
+    Ledger here(coordinator, shape), there(coordinator, shape);
+    std::vector<LedgerEntry> entries;
+    here.relay(/*updates=*/2, [&](LedgerEntry entry) { entries.push_back(std::move(entry)); });
+    here.loss(5, 0, 0.5, 1);
+    here.updated(5, WorkerId{0}, {}, {});
+    here.evaluation(0, 0, {.loss_sum = 3, .weight = 2});
+    here.evaluated();
+    REQUIRE(entries.size() == 1);
+    CHECK(entries[0].updates.empty());
+    CHECK(entries[0].losses.empty());
+    here.updated(5, WorkerId{1}, {}, {});
+    REQUIRE(entries.size() == 2);
+    for (const LedgerEntry& entry : entries) there.enter(entry);
+    const auto patient = [] { return false; };
+    CHECK(there.await_step(5, 5, patient)->losses == std::vector<double>{0.5});
+    CHECK(there.await_evaluation(0, patient)->loss_sum == 3);
+  }
+
   TEST_CASE("a driver that sleeps for the last of some steps gets them all, one after the other") {
     Coordinator coordinator(1);
     Ledger ledger(coordinator, {.micro_batches = 1, .updates = 1, .steps = 4});
