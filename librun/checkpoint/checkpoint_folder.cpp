@@ -18,6 +18,7 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/hash.h"
 #include "librun/data/byte_source.h"
+#include "librun/threads/background_work.h"
 
 namespace pp::run {
 
@@ -60,41 +61,49 @@ std::map<Step, fs::path, std::greater<>> checkpoints_in(const fs::path& folder) 
   return found;
 }
 
-void verify_part(const fs::path& path, const CheckpointPart& part) {
+/// What it has read, in pieces; all of it is there at the end where it is kept.
+ReadFile verify_part(const fs::path& path, const CheckpointPart& part, bool keep) {
   const FileBytes file(path);
   if (file.size() != static_cast<std::uint64_t>(part.bytes)) {
     throw Error(ErrorKind::data, path.string() + ": " + std::to_string(file.size()) +
                                      " bytes, the manifest says " + std::to_string(part.bytes));
   }
   ContentHash hash;
-  std::vector<char> piece(kPiece);
+  const std::size_t room = keep ? static_cast<std::size_t>(file.size()) : kPiece;
+  const std::shared_ptr<char[]> bytes = std::make_shared_for_overwrite<char[]>(room);
   for (std::uint64_t at = 0; at < file.size();) {
-    const std::span<char> next = std::span(piece).first(
-        static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file.size() - at)));
+    const std::span<char> next(bytes.get() + (keep ? at : 0),
+                               static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, file.size() - at)));
     file.read(at, next);
     hash.update({next.data(), next.size()});
     at += next.size();
   }
   if (hash.text() != part.hash)
     throw Error(ErrorKind::data, path.string() + ": its checksum is not the one of the manifest");
+  return {bytes, file.size()};
 }
 
 /// Throws unless the checkpoint is whole, so far as this reader can tell.
-Manifest verify(const fs::path& folder, const CheckpointReader& reader = {}) {
+FoundCheckpoint verify(const fs::path& folder, const CheckpointReader& reader = {}) {
   const fs::path path = folder / kManifest;
   const FileBytes file(path);
   std::string text(static_cast<std::size_t>(std::min(file.size(), kMostManifest)), '\0');
   file.read(0, text);
-  const Manifest manifest = with_context(path.string(), [&] { return parse_manifest(text); });
+  FoundCheckpoint found{.folder = folder,
+                        .manifest = with_context(path.string(), [&] { return parse_manifest(text); }),
+                        .skipped = {}};
+  const Manifest& manifest = found.manifest;
   const std::optional<Step> step = step_of(folder);
   if (step && *step != manifest.position.step) {
     throw Error(ErrorKind::data, path.string() + ": is of step " + std::to_string(manifest.position.step) +
                                      ", not of its folder");
   }
   for (const CheckpointPart& part : manifest.parts) {
-    if (part.owner % reader.ranks == reader.rank) verify_part(folder / part.file, part);
+    if (part.owner % reader.ranks != reader.rank) continue;
+    ReadFile read = verify_part(folder / part.file, part, reader.keep);
+    if (reader.keep) found.read.emplace(folder / part.file, std::move(read));
   }
-  return manifest;
+  return found;
 }
 
 bool is_whole(const fs::path& folder) {
@@ -110,10 +119,11 @@ CheckpointPart write_part(const fs::path& folder, const PartContent& content, in
   AtomicFile file(folder / content.file);
   CheckpointPart part{.file = content.file, .owner = owner};
   ContentHash hash;
+  BackgroundWork background;  // of the training
   write_safetensors(content.tensors, [&](std::string_view bytes) {
     part.bytes += std::ssize(bytes);
     for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) {
-      hash.update(bytes.substr(0, kPiece));
+      background.compute([&] { hash.update(bytes.substr(0, kPiece)); });
       file.write(bytes.substr(0, kPiece));
     }
   });
@@ -270,24 +280,25 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
 }
 
 FoundCheckpoint find_checkpoint(const fs::path& folder, const CheckpointReader& reader) {
-  FoundCheckpoint found;
+  std::vector<std::string> skipped;
   for (const fs::path& path : checkpoints_of(folder)) {
+    FoundCheckpoint found;
     std::string mine;
     try {
-      found.manifest = verify(path, reader);
+      found = verify(path, reader);
     } catch (const Error& error) {
       mine = error.what();
     }
     std::string why = reader.agree(mine);
     if (why.empty()) {
-      found.folder = path;
+      found.skipped = std::move(skipped);
       return found;
     }
     if (path == folder) throw Error(ErrorKind::data, why);
-    found.skipped.push_back(std::move(why));
+    skipped.push_back(std::move(why));
   }
   std::string reasons;
-  for (const std::string& reason : found.skipped) reasons += "\n  " + reason;
+  for (const std::string& reason : skipped) reasons += "\n  " + reason;
   throw Error(ErrorKind::data,
               folder.string() + ": no checkpoint to go on from; give the folder of --checkpoint" + reasons);
 }

@@ -12,6 +12,7 @@
 
 #include "librun/checkpoint/manifest.h"
 #include "librun/checkpoint/safetensors.h"
+#include "librun/data/byte_source.h"
 
 namespace pp::run {
 
@@ -65,6 +66,7 @@ struct FoundCheckpoint {
   std::filesystem::path folder;
   Manifest manifest;
   std::vector<std::string> skipped;  ///< newer ones that are not whole, each with the reason
+  ReadFiles read = {};               ///< parts whose bytes were kept as they were checked
 };
 
 /// Whether `folder` is there and has checkpoints, whole or not, or is one. Throws pp::Error (usage) where it
@@ -82,6 +84,7 @@ struct CheckpointReader {
   int ranks = 1;
   /// Given why this rank cannot go on from a checkpoint (empty: it can), returns what all ranks take for it.
   std::function<std::string(const std::string&)> agree = [](const std::string& mine) { return mine; };
+  bool keep = false;  ///< the bytes of the parts that it reads, in memory
 };
 
 /// The newest checkpoint of `folder` whose files have their sizes and checksums, or `folder` itself when it is

@@ -83,14 +83,20 @@ void write_safetensors(std::span<const StoredTensor> tensors,
   for (const StoredTensor& tensor : tensors) write(tensor.bytes);
 }
 
-SafetensorsFile::SafetensorsFile(const std::vector<std::filesystem::path>& parts) {
+SafetensorsFile::SafetensorsFile(const std::vector<std::filesystem::path>& parts, const ReadFiles& read) {
   for (const std::filesystem::path& path : parts) {
-    parts_.push_back(std::make_unique<FileBytes>(path));
+    const auto found = read.find(path);
+    read_.push_back(found == read.end() ? ReadFile{} : found->second);
+    if (found == read.end()) {
+      parts_.push_back(std::make_unique<FileBytes>(path));
+    } else {
+      parts_.push_back(std::make_unique<ReadBytes>(path, found->second));
+    }
     with_context(path.string(), [&] { add(*parts_.back()); });
   }
 }
 
-void SafetensorsFile::add(const FileBytes& file) {
+void SafetensorsFile::add(const ByteSource& file) {
   SafetensorsHeader header = read_safetensors_header(file);
   for (StoredRange& range : header.ranges) {
     const DType dtype = dtype_of(range);
@@ -122,6 +128,12 @@ void SafetensorsFile::read(const Entry& entry, std::span<char> out) const {
     const float value = widened(half);
     std::memcpy(out.data() + 4 * i, &value, sizeof value);
   }
+}
+
+std::shared_ptr<const char> SafetensorsFile::held(const Entry& entry) const {
+  const ReadFile& file = read_[entry.part];
+  if (!file.bytes || entry.half) return nullptr;
+  return {file.bytes, file.bytes.get() + entry.offset};
 }
 
 std::string SafetensorsFile::read(const Entry& entry) const {

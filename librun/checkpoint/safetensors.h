@@ -32,7 +32,8 @@ std::string safetensors_front(std::span<const StoredTensor> tensors);
 void write_safetensors(std::span<const StoredTensor> tensors,
                        const std::function<void(std::string_view)>& write);
 
-/// Tensors that stay on disk until they are read: of one file, or of several that have parts of the whole.
+/// Tensors that stay where they are until they are read: of one file, or of several that have parts of the
+/// whole.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -46,7 +47,8 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(std::vector{path}) {}
   /// Reads the headers and checks: names once, known dtypes, ranges that fit shapes and do not overlap. Throws
   /// pp::Error (data) with the file and what is wrong.
-  explicit SafetensorsFile(const std::vector<std::filesystem::path>& parts);
+  /// Parts that have been `read` are taken from there.
+  explicit SafetensorsFile(const std::vector<std::filesystem::path>& parts, const ReadFiles& read = {});
 
   /// Part by part, in the order of the bytes.
   const std::vector<Entry>& tensors() const { return tensors_; }
@@ -55,11 +57,14 @@ class SafetensorsFile {
   /// Fills `out`, which has the size of its type. Throws pp::Error (data).
   void read(const Entry& entry, std::span<char> out) const;
   std::string read(const Entry& entry) const;
+  /// The bytes where they lie in memory as read() gives them; null: they are read().
+  std::shared_ptr<const char> held(const Entry& entry) const;
 
  private:
-  void add(const FileBytes& file);
+  void add(const ByteSource& file);
 
-  std::vector<std::unique_ptr<const FileBytes>> parts_;
+  std::vector<std::unique_ptr<const ByteSource>> parts_;
+  std::vector<ReadFile> read_;  ///< per part; without bytes: it is on disk
   std::vector<Entry> tensors_;
   std::map<std::string, std::size_t, std::less<>> places_;  ///< by name, in `tensors_`
 };

@@ -2,8 +2,11 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
@@ -54,7 +57,15 @@ NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(
   NamedTensors tensors;
   for (const SafetensorsFile::Entry& entry : file.tensors()) {
     if (!wanted(entry.name)) continue;
-    at::Tensor tensor = at::empty(entry.type.shape, at::TensorOptions(model::scalar_type(entry.type.dtype)));
+    const at::TensorOptions options(model::scalar_type(entry.type.dtype));
+    if (std::shared_ptr<const char> held = file.held(entry)) {
+      void* const bytes = const_cast<char*>(held.get());  // read-only, as the header says
+      tensors.emplace_back(entry.name,
+                           at::from_blob(
+                               bytes, entry.type.shape, [held = std::move(held)](void*) {}, options));
+      continue;
+    }
+    at::Tensor tensor = at::empty(entry.type.shape, options);
     if (tensor.numel() > 0) file.read(entry, {static_cast<char*>(tensor.data_ptr()), tensor.nbytes()});
     tensors.emplace_back(entry.name, std::move(tensor));
   }

@@ -24,7 +24,8 @@ std::vector<StoredTensor> stored(const NamedTensors& tensors);
 /// By name, rows of one tensor (rows_name()) joined to the whole.
 TensorsByName joined(NamedTensors tensors);
 
-/// All tensors, or those that `wanted` says yes to. Throws pp::Error (data).
+/// All tensors, or those that `wanted` says yes to. Those whose bytes the file holds in memory share them and
+/// are read-only. Throws pp::Error (data).
 NamedTensors read_weights(const SafetensorsFile& file, const std::function<bool(const std::string&)>& wanted);
 NamedTensors read_weights(const std::filesystem::path& path);
 

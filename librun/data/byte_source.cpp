@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace {
 
 [[noreturn]] void fail(const std::string& place, int error) {
   throw Error(ErrorKind::data, place + ": cannot be read: " + std::generic_category().message(error));
+}
+
+std::string place_in(const std::filesystem::path& path, std::uint64_t offset) {
+  return path.string() + ": byte " + std::to_string(offset);
 }
 
 }  // namespace
@@ -50,8 +55,14 @@ void FileBytes::read(std::uint64_t offset, std::span<char> out) const {
   }
 }
 
-std::string FileBytes::place(std::uint64_t offset) const {
-  return path_.string() + ": byte " + std::to_string(offset);
+std::string FileBytes::place(std::uint64_t offset) const { return place_in(path_, offset); }
+
+void ReadBytes::read(std::uint64_t offset, std::span<char> out) const {
+  if (offset > file_.size || out.size() > file_.size - offset)
+    throw Error(ErrorKind::data, place(offset) + ": the file has " + std::to_string(file_.size) + " bytes");
+  std::memcpy(out.data(), file_.bytes.get() + offset, out.size());
 }
+
+std::string ReadBytes::place(std::uint64_t offset) const { return place_in(path_, offset); }
 
 }  // namespace pp::run

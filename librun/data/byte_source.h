@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace pp::run {
 
@@ -41,6 +44,27 @@ class FileBytes final : public ByteSource {
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
+};
+
+/// A file that has been read.
+struct ReadFile {
+  std::shared_ptr<const char[]> bytes;
+  std::uint64_t size = 0;
+};
+using ReadFiles = std::map<std::filesystem::path, ReadFile>;
+
+class ReadBytes final : public ByteSource {
+ public:
+  ReadBytes(std::filesystem::path path, ReadFile file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::uint64_t size() const override { return file_.size; }
+  bool in_memory() const override { return true; }
+  void read(std::uint64_t offset, std::span<char> out) const override;
+  std::string place(std::uint64_t offset) const override;
+
+ private:
+  std::filesystem::path path_;
+  ReadFile file_;
 };
 
 }  // namespace pp::run

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostHeader = 100'000'000;
 // Far above any tensor, far below an overflow of the bytes.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
 
-std::string bytes_at(const FileBytes& file, std::uint64_t offset, std::uint64_t count) {
+std::string bytes_at(const ByteSource& file, std::uint64_t offset, std::uint64_t count) {
   std::string bytes(static_cast<std::size_t>(count), '\0');
   file.read(offset, bytes);
   return bytes;
@@ -43,7 +43,7 @@ StoredRange read_entry(const std::string& name, ObjectReader& reader, std::uint6
 }
 
 // Of what stands behind the prefix.
-std::uint64_t header_bytes(const FileBytes& file) {
+std::uint64_t header_bytes(const ByteSource& file) {
   if (file.size() < kSafetensorsPrefix)
     throw Error(ErrorKind::data, "not a safetensors file: shorter than 8 bytes");
   const std::uint64_t length = read_length(bytes_at(file, 0, kSafetensorsPrefix));
@@ -84,7 +84,7 @@ std::vector<StoredRange> read_ranges(std::string_view header, std::uint64_t data
 
 }  // namespace
 
-SafetensorsHeader read_safetensors_header(const FileBytes& file) {
+SafetensorsHeader read_safetensors_header(const ByteSource& file) {
   const std::uint64_t length = header_bytes(file), data = kSafetensorsPrefix + length;
   return {data, read_ranges(bytes_at(file, kSafetensorsPrefix, length), file.size() - data)};
 }

@@ -29,7 +29,7 @@ struct SafetensorsHeader {
 
 /// Reads the header of `file` once: at most the 100 MB that the format allows. Names stand once, ranges fill
 /// the data without gap or overlap. Throws pp::Error (data), without the name of the file.
-SafetensorsHeader read_safetensors_header(const FileBytes& file);
+SafetensorsHeader read_safetensors_header(const ByteSource& file);
 
 /// Throws pp::Error (data) unless the range holds the elements of the shape, `size` bytes each; `type`: their
 /// name for the message.

@@ -238,7 +238,7 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
     const auto first = std::ranges::find_if(reasons, [](const std::string& why) { return !why.empty(); });
     return first == reasons.end() ? std::string() : *first;
   };
-  return find_checkpoint(options.resume, {mailbox.rank(), mailbox.size(), agree});
+  return find_checkpoint(options.resume, {mailbox.rank(), mailbox.size(), agree, /*keep=*/true});
 }
 
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,

@@ -12,6 +12,7 @@ namespace pp::run {
 
 Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
     : start_(setup.start), saved_(start_.position.step) {
+  start_.read.clear();  // the job gives that memory back
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) {
     weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);

@@ -52,7 +52,7 @@ class Saver {
 
   std::optional<WeightOutput> weights_;     ///< of the process that drives
   std::optional<CheckpointFolder> folder_;  ///< the same
-  const Start start_;
+  Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed
   Coordinator::Clock::time_point begun_{};  ///< when this rank began with it
   Bytes size_;

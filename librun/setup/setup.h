@@ -38,6 +38,7 @@ struct Start {
   Position position;
   std::vector<std::filesystem::path> weights = {};    ///< files with the parts; none: they are drawn
   std::vector<std::filesystem::path> optimizer = {};  ///< files with the parts; none: from nothing
+  ReadFiles read = {};                                ///< those of them that are in memory
   std::filesystem::path resumed = {};                 ///< the checkpoint's folder; empty: none
   std::vector<std::string> warnings = {};
 };

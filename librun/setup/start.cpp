@@ -34,7 +34,7 @@ void check_position(const fs::path& folder, Step step, const Setup& setup) {
 Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
              const FoundCheckpoint& found) {
   const std::string folder = found.folder.string();
-  Start start{.position = found.manifest.position, .resumed = found.folder};
+  Start start{.position = found.manifest.position, .read = found.read, .resumed = found.folder};
   for (const std::string& reason : found.skipped) start.warnings.push_back("skipped " + reason);
   const Manifest now = describe(plan, options, setup, start.position);
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
@@ -43,7 +43,7 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
   const bool mixed = plan.training.precision == plan::Precision::mixed;
   if (mixed) slots.emplace_back(kMaster);
-  const SafetensorsFile weights(start.weights), state(optimizer);
+  const SafetensorsFile weights(start.weights, start.read), state(optimizer, start.read);
   with_context(folder, [&] {
     check_identity(found.manifest.identity, now.identity);
     const std::vector<std::string> missing = missing_weights(weights, wanted, /*ignore_unknown=*/false);
@@ -201,7 +201,7 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
                  const std::optional<FoundCheckpoint>& found) {
   Start start;
   if (found || resumes(options)) {
-    start = resume(plan, options, setup, found ? *found : find_checkpoint(options.resume));
+    start = resume(plan, options, setup, found ? *found : find_checkpoint(options.resume, {.keep = true}));
     if (!options.initial_weights.empty())
       start.warnings.push_back("the weights are those of " + start.resumed.string() + ", not of " +
                                options.initial_weights.string());

@@ -19,8 +19,8 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
 bool resumes(const RunOptions& options);
 
 /// From --resume or --initial-weights, whose tensors are checked against the model by name and shape. `setup`
-/// has model and length. `found`: the checkpoint, where it has been looked for; else reads all bytes of it.
-/// Throws pp::Error (data, usage).
+/// has model and length. `found`: the checkpoint, where it has been looked for; else reads all bytes of it,
+/// which the start keeps. Throws pp::Error (data, usage).
 Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup& setup,
                  const std::optional<FoundCheckpoint>& found = std::nullopt);
 

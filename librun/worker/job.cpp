@@ -183,12 +183,13 @@ std::set<std::string> tensors_here(const Setup& setup, const plan::Plan& plan,
   return names;
 }
 
-std::shared_ptr<const InitialState> read_initial(const Setup& setup, const plan::Plan& plan,
+std::shared_ptr<const InitialState> read_initial(const Setup& setup, const ReadFiles& in_memory,
+                                                 const plan::Plan& plan,
                                                  const std::vector<std::vector<int>>& layers) {
   if (setup.start.weights.empty()) return nullptr;
   const std::set<std::string> here = tensors_here(setup, plan, layers);
-  const auto read = [](const std::vector<std::filesystem::path>& parts, const auto& wanted) {
-    return joined(read_weights(SafetensorsFile(parts), wanted));
+  const auto read = [&](const std::vector<std::filesystem::path>& parts, const auto& wanted) {
+    return joined(read_weights(SafetensorsFile(parts, in_memory), wanted));
   };
   // `conv1.weight.exp_avg`
   const auto owner = [](const std::string& slot) { return slot.substr(0, slot.rfind('.')); };
@@ -202,6 +203,7 @@ std::shared_ptr<const InitialState> read_initial(const Setup& setup, const plan:
 Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::optional<ForwardOnly> forward_only)
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
+      in_memory(std::exchange(the_setup.start.read, {})),
       setup(std::move(the_setup)),
       swapped(!forward_only && swaps(plan)),
       label_count(find_label_count(setup.model)),
@@ -230,7 +232,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
       snapshots(coordinator, workers_here().size()),
-      initial(read_initial(setup, plan, layers)),
+      initial(read_initial(setup, std::exchange(in_memory, {}), plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, plan, setup)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),

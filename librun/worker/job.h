@@ -77,6 +77,7 @@ struct Job {
 
   const plan::Plan plan;
   const RunOptions options;
+  ReadFiles in_memory;  ///< of the checkpoint, until `initial` is made of them
   const Setup setup;
   const bool swapped;                                  ///< weights live on the host, in training
   const std::optional<model::LabelCount> label_count;  ///< none: the loss is a mean over samples

@@ -17,6 +17,7 @@
 namespace {
 
 namespace fs = std::filesystem;
+using pp::test::newest_checkpoint;
 using pp::test::Outcome;
 using pp::test::RunFolder;
 using Arguments = std::vector<std::string>;
@@ -149,6 +150,30 @@ TEST_SUITE("apps/kill") {
     CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
     // Another folder without a checkpoint was not meant.
     CHECK(start("12", {"--checkpoint", "other", "--resume", "nowhere"}).code == 2);
+  }
+
+  // The job writes a checkpoint after each step, so that it is nearly always at one. Behind its end nothing
+  // holds the folder, whether it was asked to end or killed.
+  TEST_CASE("a training that is ended while it writes a checkpoint leaves the folder to its restart at once") {
+    const std::string script =
+        "\"$0\" \"$@\" & training=$!; until ls -d ck/.unfinished-* >/dev/null 2>&1; do kill -0 $training || "
+        "exit 9; "
+        "done; kill -$SIGNAL $training; wait $training";
+    for (const auto& [signal, code] : {std::pair{"TERM", 130}, std::pair{"KILL", 128 + SIGKILL}}) {
+      CAPTURE(std::string(signal));
+      const RunFolder folder({.cuts = {2}}, /*width=*/4096);
+      const auto job = [](const std::string& steps) {
+        return Arguments{"plan.json", "--no-evaluate", "--steps", steps,     "--checkpoint",
+                         "ck",        "--resume",      "ck",      "--every", "1"};
+      };
+      Arguments endless{"SIGNAL=" + std::string(signal), "/bin/sh", "-c", script, folder.tool().string()};
+      const Arguments training = RunFolder::on_data(job("1000000"));
+      endless.insert(endless.end(), training.begin(), training.end());
+      CHECK(pp::test::run_program("/usr/bin/env", endless, folder.path()).code == code);
+      const Outcome restart = folder.run(job(std::to_string(newest_checkpoint(folder.path() / "ck") + 3)));
+      CAPTURE(restart.err);
+      CHECK(restart.code == 0);
+    }
   }
 
   TEST_CASE("what cannot be resumed is said with exit code 2 before any work") {

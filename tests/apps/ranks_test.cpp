@@ -17,6 +17,7 @@
 namespace {
 
 namespace fs = std::filesystem;
+using pp::test::newest_checkpoint;
 using pp::test::Outcome;
 using pp::test::RankCase;
 using Arguments = std::vector<std::string>;
@@ -113,15 +114,6 @@ int count_of(const std::string& text, const std::string& part) {
 std::string wait_for_checkpoint_after(int step) {
   return "until [ \"$(ls ck | sed -n 's/^step-0*//p' | sort -n | tail -n 1)\" -gt " + std::to_string(step) +
          " ] 2>/dev/null; do kill -0 $$ || exit; sleep 0.1; done";
-}
-
-int newest_checkpoint(const fs::path& folder) {
-  int newest = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-")) newest = std::max(newest, std::atoi(name.c_str() + 5));
-  }
-  return newest;
 }
 
 /// One of the six pairs of ranks and workers a rank for each schedule, in turn; all with PP_RANKS=all.

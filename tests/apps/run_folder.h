@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,16 @@ inline ModelGraph small_model(std::int64_t width) {
     "outputs": ["c"], "loss": {"op": "cross_entropy", "inputs": ["c", "y"]}})");
   json["inputs"][0]["shape"] = {width};
   return model_from_json(json);
+}
+
+/// The step of the newest checkpoint in a folder; 0 where there is none.
+inline int newest_checkpoint(const std::filesystem::path& folder) {
+  int newest = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-")) newest = std::max(newest, std::atoi(name.c_str() + 5));
+  }
+  return newest;
 }
 
 struct RunFolder : TemporaryFolder {

@@ -189,6 +189,25 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     CHECK(find_checkpoint(path / "step-10").manifest.position.step == 10);
   }
 
+  TEST_CASE("who keeps what was checked loads these bytes, whatever becomes of the files") {
+    const TestFolder test;
+    const fs::path path = test.path() / "ck";
+    CheckpointFolder folder(path, 9, std::nullopt);
+    for (const Step step : {1, 2, 3}) write(folder, step);
+    damage(path / "step-3/weights.safetensors");
+    CHECK(find_checkpoint(path).read.empty());
+    const FoundCheckpoint found = find_checkpoint(path, {.keep = true});
+    CHECK(found.skipped.size() == 1);
+    const fs::path part = path / "step-2/weights.safetensors";
+    REQUIRE(found.read.size() == 1);  // nothing of the one that was passed over
+    CHECK(found.read.begin()->first == part);
+    fs::remove(part);
+    const SafetensorsFile file(files_of(found, kWeights), found.read);
+    const SafetensorsFile::Entry& entry = *file.find("w");
+    CHECK(file.read(entry) == "weights of c");
+    CHECK(std::string(file.held(entry).get(), 12) == "weights of c");
+  }
+
   TEST_CASE("a damaged, cut, unlisted or foreign checkpoint is skipped with its reason") {
     const TestFolder test;
     const fs::path path = test.path() / "ck";
