@@ -77,6 +77,7 @@ struct Training {
   int micro_batches = 1;  ///< per update
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
+  std::optional<Autocast> autocast = std::nullopt;  ///< forwards run under it, as they did in the profile
   OptimizerName optimizer = OptimizerName::sgd;
   Precision precision = Precision::plain;
   Shard shard = Shard::none;

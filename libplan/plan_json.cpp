@@ -38,6 +38,7 @@ Training read_training(ObjectReader& reader) {
   training.micro_batches = small_integer(reader, "micro_batches", 1);
   training.dtype = weight_type_from_json(reader);
   training.memory_format = memory_format_from_json(reader);
+  training.autocast = autocast_from_json(reader, training.dtype);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
   if (reader.has("precision")) training.precision = reader.enumerator<Precision>("precision");
   if (reader.has("shard")) training.shard = reader.enumerator<Shard>("shard");
@@ -59,6 +60,7 @@ Json to_json(const Training& training) {
   if (training.precision != Precision::plain) json["precision"] = name_of(training.precision);
   if (training.shard != Shard::none) json["shard"] = name_of(training.shard);
   add_memory_format(json, training.memory_format);
+  add_autocast(json, training.autocast);
   add_kernels(json, training.kernels);
   return json;
 }

@@ -13,6 +13,7 @@
 #include "librun/infer/output_file.h"
 #include "librun/infer/setup.h"
 #include "librun/report/build.h"
+#include "librun/setup/checks.h"
 
 namespace pp::run {
 
@@ -118,10 +119,12 @@ ForwardOnly generation_of(const plan::Plan& plan, const InferOptions& options, I
 
 }  // namespace
 
-InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObserver& observer,
+InferReport infer(const plan::Plan& plan, const InferOptions& given, InferObserver& observer,
                   const std::function<bool()>& interrupted) {
+  const InferOptions options = as_planned(given, plan);
   InferSetup infer = make_infer_setup(plan, options);
   for (const std::string& warning : infer.setup.cores.warnings) observer.warning(warning);
+  if (const std::string other = other_autocast(plan, options); !other.empty()) observer.warning(other);
   const std::string sequence_name =
       infer.sequence ? infer.setup.model.graph.inputs[infer.sequence->input].name : std::string();
   profile::install_memory_meter();

@@ -16,6 +16,7 @@
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
 #include "librun/report/frames.h"
+#include "librun/setup/checks.h"
 #include "librun/setup/make_setup.h"
 #include "librun/setup/start.h"
 
@@ -139,10 +140,11 @@ void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted
 
 }  // namespace
 
-void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, options); }
+void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, as_planned(options, plan)); }
 
-RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
+RunReport run(const plan::Plan& plan, const RunOptions& given, Observer& observer,
               const std::function<bool()>& interrupted) {
+  const RunOptions options = as_planned(given, plan);
   Setup setup = make_setup(plan, options);
   tell_start(plan, options, setup, observer);
   profile::install_memory_meter();
@@ -150,9 +152,10 @@ RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& obser
   return lead(std::make_unique<Work>(plan, options, std::move(setup), saver), *saver, observer, interrupted);
 }
 
-RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Observer& observer,
+RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& given, Observer& observer,
                        const std::function<bool()>& interrupted) {
-  if (peers.size() == 1) return run(plan, options, observer, interrupted);
+  if (peers.size() == 1) return run(plan, given, observer, interrupted);
+  const RunOptions options = as_planned(given, plan);
   Mailbox mailbox(peers, 10 * options.stall_timeout);
   const Placement placement = meet(mailbox, plan);
   std::shared_ptr<Saver> saver;

@@ -28,6 +28,8 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " profile different memory formats (" + std::string(name_of(a.profile.memory_format)) + ", " +
            std::string(name_of(b.profile.memory_format)) + "); profile both with the same --memory-format");
   }
+  if (a.profile.autocast != b.profile.autocast)
+    refuse(both + " were not both profiled under the same autocast; profile both with the same --autocast");
   const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree;
   if (other_degree && a.profile.device.cores_per_device == b.profile.device.cores_per_device) return;
   if (other_degree) {

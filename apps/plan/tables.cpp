@@ -135,6 +135,7 @@ std::string plan_title(const Plan& plan) {
   if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));
+  if (plan.training.autocast) title += " to " + std::string(name_of(*plan.training.autocast));
   if (plan.training.shard != plan::Shard::none) title += ", replicas share the optimizer's state";
   return title;
 }

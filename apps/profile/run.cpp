@@ -190,6 +190,15 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
   cli::add_enum(command, "--dtype", options->profile.dtype, "floating type of weights and activations");
   cli::add_enum(command, "--memory-format", options->profile.memory_format,
                 "of tensors of four dimensions; plans of the profile train in it");
+  command
+      .add_option_function(
+          "--autocast",
+          [options](const std::string& text) {
+            options->profile.autocast = parse_enum<Autocast>(text, "--autocast", ErrorKind::usage);
+          },
+          "measure under LibTorch's autocast to this type: " + list_names<Autocast>() +
+              "; plans of the profile run under it")
+      .type_name("NAME");
   cli::add_enum(command, "--kernels", options->profile.kernels,
                 "what runs products and convolutions on a CPU: the faster kernel of each here, LibTorch's own "
                 "choice, or oneDNN's products; plans of the profile run the same");

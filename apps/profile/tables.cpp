@@ -142,6 +142,7 @@ std::string profile_summary(const Profile& profile) {
                      std::string(name_of(profile.dtype));
   if (profile.memory_format != MemoryFormat::contiguous)
     text += ", " + std::string(name_of(profile.memory_format));
+  if (profile.autocast) text += ", under autocast to " + std::string(name_of(*profile.autocast));
   if (profile.tensor_degree > 1)
     text += ", of each of " + std::to_string(profile.tensor_degree) + " devices that share every layer";
   text += "\n";

@@ -59,9 +59,9 @@ void add_execution_options(const cli::Command& command, PlanFiles& files, run::E
       .add_option_function(
           "--autocast",
           [&run](const std::string& text) {
-            run.autocast = parse_enum<run::Autocast>(text, "--autocast", ErrorKind::usage);
+            run.autocast = parse_enum<Autocast>(text, "--autocast", ErrorKind::usage);
           },
-          "type of the products in forwards: " + list_names<run::Autocast>())
+          "type of the products in forwards: " + list_names<Autocast>())
       .type_name("NAME")
       .group(group);
   command

@@ -52,14 +52,14 @@ struct Mix {
     if (!(low->*member) || !(high->*member)) return std::nullopt;
     return (*this)((low->*member)->median.count(), (high->*member)->median.count());
   }
-  std::optional<LayerTimes> times(std::optional<LayerTimes> LayerPoint::*member) const {
+  std::optional<PassTimes> times(std::optional<LayerTimes> LayerPoint::*member) const {
     const auto &a = low->*member, &b = high->*member;
     if (!a || !b) return std::nullopt;
-    const auto mixed = [&](Seconds LayerTimes::*time) {
-      return Seconds((*this)(((*a).*time).count(), ((*b).*time).count()));
+    const auto mixed = [&](TimeStat LayerTimes::*time) {
+      return (*this)(((*a).*time).median.count(), ((*b).*time).median.count());
     };
-    return LayerTimes{mixed(&LayerTimes::forward), mixed(&LayerTimes::backward),
-                      mixed(&LayerTimes::input_gradient), mixed(&LayerTimes::weight_gradient)};
+    return PassTimes{mixed(&LayerTimes::forward), mixed(&LayerTimes::backward),
+                     mixed(&LayerTimes::input_gradient), mixed(&LayerTimes::weight_gradient)};
   }
   std::int64_t bytes(Bytes a, Bytes b) const {
     const double bytes = std::ceil((*this)(static_cast<double>(a.value), static_cast<double>(b.value)));
@@ -74,27 +74,26 @@ struct Mix {
   }
 };
 
-PassTimes beyond(const LayerPrice& price, const LayerTimes& times) {
-  return {times.forward.count() - price.forward, times.backward.count() - price.backward,
-          times.input_gradient.count() - price.input_gradient,
-          times.weight_gradient.count() - price.weight_gradient};
+PassTimes beyond(const LayerPrice& price, const PassTimes& times) {
+  return {times.forward - price.forward, times.backward - price.backward,
+          times.input_gradient - price.input_gradient, times.weight_gradient - price.weight_gradient};
 }
 
 /// Sets the times. Returns how much longer those were that it had.
-PassTimes replace_times(LayerPrice& price, const LayerTimes& times) {
-  const auto put = [](double& time, Seconds by) { return std::exchange(time, by.count()) - by.count(); };
+PassTimes replace_times(LayerPrice& price, const PassTimes& times) {
+  const auto put = [](double& time, double by) { return std::exchange(time, by) - by; };
   return {put(price.forward, times.forward), put(price.backward, times.backward),
           put(price.input_gradient, times.input_gradient), put(price.weight_gradient, times.weight_gradient)};
 }
 
 /// What was measured while all devices held the whole model as what a part takes, and the rest. Nobody is
 /// faster for neighbours at work: where a device took longer alone, that is noise.
-void set_apart(LayerPrice& price, const LayerTimes& in_part, const std::optional<LayerTimes>& alone) {
+void set_apart(LayerPrice& price, const PassTimes& in_part, const std::optional<PassTimes>& alone) {
   if (alone) {
-    price.beside = replace_times(price, {std::min(alone->forward, Seconds(price.forward)),
-                                         std::min(alone->backward, Seconds(price.backward)),
-                                         std::min(alone->input_gradient, Seconds(price.input_gradient)),
-                                         std::min(alone->weight_gradient, Seconds(price.weight_gradient))});
+    price.beside = replace_times(
+        price, {std::min(alone->forward, price.forward), std::min(alone->backward, price.backward),
+                std::min(alone->input_gradient, price.input_gradient),
+                std::min(alone->weight_gradient, price.weight_gradient)});
   }
   price.crowded = replace_times(price, in_part);
 }

@@ -160,6 +160,8 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
              std::string(name_of(plan.training.memory_format)));
   if (plan.training.precision == Precision::mixed)
     lost.add("launch.py keeps no float32 copies of half weights; plan with --precision autocast");
+  if (plan.training.autocast == Autocast::float16)
+    lost.add("launch.py casts products to bfloat16, not to float16");
   if (plan.tensor_degree > 1)
     lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
   detail::leave_out_recompute(plan, lane, lost);

@@ -38,6 +38,8 @@ void check_run(const MeasuredRun& run, const Profile& profile) {
            ", the profile is of " + std::string(pp::name_of(profile.memory_format)) +
            "; run a plan of this profile");
   }
+  if (run.plan.training.autocast != profile.autocast)
+    refuse("the run's plan and the profile are not of the same autocast; run a plan of this profile");
   for (const Device& device : run.plan.devices) {
     if (device.kind == profile.device.kind) continue;
     refuse("the run used devices of kind " + std::string(pp::name_of(device.kind)) + ", the profile is of " +
@@ -139,10 +141,10 @@ void scale(LayerProfile& layer, const Stood& stages) {
     if (point.weight_gradient) scale(*point.weight_gradient, weight_gradient);
     for (std::optional<LayerTimes>* times : {&point.first, &point.alone, &point.in_part}) {
       if (!*times) continue;
-      (*times)->forward *= forward;
-      (*times)->backward *= backward;
-      (*times)->input_gradient *= input_gradient;
-      (*times)->weight_gradient *= weight_gradient;
+      scale((*times)->forward, forward);
+      scale((*times)->backward, backward);
+      scale((*times)->input_gradient, input_gradient);
+      scale((*times)->weight_gradient, weight_gradient);
     }
   }
 }

@@ -184,8 +184,9 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.training = {.mini_batch = request.mini_batch,
                    .dtype = profile.dtype,
                    .memory_format = profile.memory_format,
+                   .autocast = profile.autocast,
                    .optimizer = request.optimizer,
-                   .precision = request.precision,
+                   .precision = profile.autocast ? Precision::autocast : request.precision,
                    .kernels = effective(profile.kernels)};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;

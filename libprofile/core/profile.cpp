@@ -19,6 +19,10 @@ std::optional<Seconds> pass_time(const LayerProfile& layer, std::int64_t micro_b
 
 }  // namespace
 
+LayerTimes without_spread(Seconds forward, Seconds backward, Seconds input_gradient, Seconds weight_gradient) {
+  return {{.median = forward}, {.median = backward}, {.median = input_gradient}, {.median = weight_gradient}};
+}
+
 void set_parameters(LayerProfile& layer, const ResolvedModel& model, int index, DType dtype) {
   layer.parameters = parameter_bytes(model, index, dtype);
   layer.parameter_count = layer.parameters.value / size_of(dtype);

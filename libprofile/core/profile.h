@@ -52,12 +52,17 @@ DType weight_type_from_json(ObjectReader& reader);
 /// `memory_format`: contiguous where it is not written.
 MemoryFormat memory_format_from_json(ObjectReader& reader);
 void add_memory_format(Json& json, MemoryFormat format);
+/// `autocast`: nothing where it is not written. Throws where the weights' `dtype` is not float32.
+std::optional<Autocast> autocast_from_json(ObjectReader& reader, DType dtype);
+void add_autocast(Json& json, std::optional<Autocast> autocast);
 
-/// Medians of a layer's times under conditions other than those of its point.
+/// A layer's times under conditions other than those of its point. Without samples, as older documents have
+/// them, they are medians alone.
 struct LayerTimes {
-  Seconds forward{}, backward{}, input_gradient{}, weight_gradient{};
+  TimeStat forward, backward, input_gradient, weight_gradient;
   bool operator==(const LayerTimes&) const = default;
 };
+LayerTimes without_spread(Seconds forward, Seconds backward, Seconds input_gradient, Seconds weight_gradient);
 
 struct LayerPoint {
   std::int64_t micro_batch_size = 1;
@@ -187,6 +192,7 @@ struct Profile {
   ProfiledDevice device;
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
+  std::optional<Autocast> autocast = std::nullopt;  ///< forwards ran under it; weights are float32 then
   ProfileMode mode = ProfileMode::in_place;
   /// Devices that share every layer by splitting its tensors (Shoeybi et al., Megatron-LM, 2019, sec. 3). Times
   /// are of the group, its communication included; bytes, parameters and FLOPs those of one member.

@@ -30,21 +30,32 @@ std::optional<Seconds> read_optional_seconds(ObjectReader& reader, std::string_v
   return Seconds(reader.number(key));
 }
 
+/// Older documents have the median alone, as a number.
+TimeStat read_time_or_median(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key) || reader.raw(key).is_object()) return read_time(reader, key);
+  return {.median = Seconds(reader.number(key))};
+}
+
+/// A time without samples stays the number that it was read from.
+Json time_or_median_json(const TimeStat& time) {
+  return time.samples > 0 ? to_json(time) : Json(time.median.count());
+}
+
 std::optional<LayerTimes> read_optional_times(ObjectReader& reader, std::string_view key) {
   if (!reader.has(key)) return std::nullopt;
   LayerTimes times;
   reader.object(key, [&](ObjectReader& member) {
-    times = {Seconds(member.number("forward_s")), Seconds(member.number("backward_s")),
-             Seconds(member.number("input_gradient_s")), Seconds(member.number("weight_gradient_s"))};
+    times = {read_time_or_median(member, "forward_s"), read_time_or_median(member, "backward_s"),
+             read_time_or_median(member, "input_gradient_s"), read_time_or_median(member, "weight_gradient_s")};
   });
   return times;
 }
 
 Json times_json(const LayerTimes& times) {
-  return {{"forward_s", times.forward.count()},
-          {"backward_s", times.backward.count()},
-          {"input_gradient_s", times.input_gradient.count()},
-          {"weight_gradient_s", times.weight_gradient.count()}};
+  return {{"forward_s", time_or_median_json(times.forward)},
+          {"backward_s", time_or_median_json(times.backward)},
+          {"input_gradient_s", time_or_median_json(times.input_gradient)},
+          {"weight_gradient_s", time_or_median_json(times.weight_gradient)}};
 }
 
 /// Samples of a micro-batch.
@@ -325,6 +336,7 @@ Profile read_profile(ObjectReader& reader) {
   reader.object("device", [&](ObjectReader& member) { profile.device = read_device(member); });
   profile.dtype = weight_type_from_json(reader);
   profile.memory_format = memory_format_from_json(reader);
+  profile.autocast = autocast_from_json(reader, profile.dtype);
   profile.mode = reader.enumerator<ProfileMode>("mode");
   if (reader.has("tensor_degree"))
     profile.tensor_degree = static_cast<int>(reader.integer("tensor_degree", {.min = 1, .max = kMaxInt}));
@@ -373,6 +385,20 @@ void add_memory_format(Json& json, MemoryFormat format) {
   if (format != MemoryFormat::contiguous) json["memory_format"] = name_of(format);
 }
 
+std::optional<Autocast> autocast_from_json(ObjectReader& reader, DType dtype) {
+  if (!reader.has("autocast")) return std::nullopt;
+  const auto autocast = reader.enumerator<Autocast>("autocast");
+  if (dtype != DType::float32) {
+    reader.fail("autocast", "casts products of float32 weights, and dtype is " + std::string(name_of(dtype)) +
+                                "; write float32, or leave it out");
+  }
+  return autocast;
+}
+
+void add_autocast(Json& json, std::optional<Autocast> autocast) {
+  if (autocast) json["autocast"] = name_of(*autocast);
+}
+
 TimeStat time_stat_from_json(ObjectReader& reader) {
   TimeStat time;
   time.median = Seconds(reader.number("median"));
@@ -405,6 +431,7 @@ Json to_json(const Profile& profile) {
   json["device"] = device_json(profile.device);
   json["dtype"] = name_of(profile.dtype);
   add_memory_format(json, profile.memory_format);
+  add_autocast(json, profile.autocast);
   json["mode"] = name_of(profile.mode);
   if (profile.tensor_degree != 1) json["tensor_degree"] = profile.tensor_degree;
   json["micro_batch_sizes"] = profile.micro_batch_sizes;

@@ -45,6 +45,14 @@ struct EnumNames<MemoryFormat> {
                                     std::pair{MemoryFormat::channels_last, "channels_last"sv}};
 };
 
+/// Type of products under LibTorch's autocast: weights, their gradients and sums that need it stay float32.
+enum class Autocast { bfloat16, float16 };
+template <>
+struct EnumNames<Autocast> {
+  static constexpr std::array table{std::pair{Autocast::bfloat16, "bfloat16"sv},
+                                    std::pair{Autocast::float16, "float16"sv}};
+};
+
 using Shape = std::vector<std::int64_t>;
 
 struct TensorType {

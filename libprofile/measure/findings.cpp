@@ -43,9 +43,8 @@ struct Offenders {
 };
 
 LayerTimes on_all_devices(const LayerPoint& point) {
-  const auto median = [](const std::optional<TimeStat>& time) { return time ? time->median : Seconds{}; };
-  return {point.forward.median, point.backward.median, median(point.input_gradient),
-          median(point.weight_gradient)};
+  return {point.forward, point.backward, point.input_gradient.value_or(TimeStat{}),
+          point.weight_gradient.value_or(TimeStat{})};
 }
 
 /// The full backward of all layers over its halves, under the condition where that is largest.
@@ -57,8 +56,8 @@ double backward_over_halves(const Profile& profile, std::size_t point) {
     Seconds full{}, halves{};
     for (const LayerProfile* layer : layers) {
       const LayerTimes times = condition(layer->points[point]);
-      full += times.backward;
-      halves += times.input_gradient + times.weight_gradient;
+      full += times.backward.median;
+      halves += times.input_gradient.median + times.weight_gradient.median;
     }
     return halves > Seconds{} ? full / halves : 0.0;
   };

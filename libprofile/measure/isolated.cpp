@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "libprofile/measure/profiling.h"
+#include "libprofile/measure/profile_part.h"
 
 namespace pp::profile {
 namespace {
@@ -22,15 +22,6 @@ class PartObserver final : public Observer {
   Observer& whole_;
   int part_, parts_;
 };
-
-Profile profile_part(const ResolvedModel& model, ModelPart part, const std::vector<KernelChoice>& known,
-                     const ProfileOptions& options, Observer& observer, const Environment& environment) {
-  Profiling profiling(model, std::move(part), options, observer, environment);
-  profiling.measure_bytes(known);
-  profiling.measure_times();
-  profiling.measure_optimizers();
-  return profiling.result();
-}
 
 /// The update of all layers takes as long as those of each together.
 void add_optimizers(std::vector<OptimizerProfile>& sums, const std::vector<OptimizerProfile>& added) {
@@ -59,7 +50,8 @@ Profile profile_layers_alone(const ResolvedModel& model, const ProfileOptions& o
   for (int layer = 0; layer < layers; ++layer) {
     PartObserver part_observer(observer, layer, layers);
     const bool with_loss = layer + 1 == layers && model.graph.loss.has_value();
-    Profile part = profile_part(model, {{layer}, with_loss}, profile.kernels, each, part_observer, environment);
+    Profile part =
+        profile_part({model, {{layer}, with_loss}, each, part_observer, environment}, profile.kernels);
     if (layer == 0) {
       profile = std::move(part);
       continue;

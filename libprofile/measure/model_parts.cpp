@@ -34,6 +34,11 @@ std::vector<ModelPart> model_parts(const ResolvedModel& model, int count) {
   return parts;
 }
 
+std::vector<ModelPart> parts_to_measure(const ResolvedModel& model, const ModelPart& part, int devices) {
+  if (part.positions() != whole_model(model).positions()) return {};
+  return model_parts(model, devices);
+}
+
 VisitTimes joined(const std::vector<VisitTimes>& parts) {
   VisitTimes all = parts.front();
   for (std::size_t part = 1; part < parts.size(); ++part) {

@@ -12,6 +12,9 @@ namespace pp::profile {
 /// goes with the last. Empty for a model of fewer layers than parts, or for one part.
 std::vector<ModelPart> model_parts(const ResolvedModel& model, int count);
 
+/// What each of `devices` runs of the model where they share it; none where only `part` of it is measured.
+std::vector<ModelPart> parts_to_measure(const ResolvedModel& model, const ModelPart& part, int devices);
+
 /// One visit of the whole model from those of its parts, which ran equally many passes at the same time.
 VisitTimes joined(const std::vector<VisitTimes>& parts);
 

@@ -10,8 +10,8 @@
 #include "libprofile/device/process.h"
 #include "libprofile/measure/findings.h"
 #include "libprofile/measure/isolated.h"
+#include "libprofile/measure/profile_part.h"
 #include "libprofile/measure/profile_run.h"
-#include "libprofile/measure/profiling.h"
 #include "libprofile/model/errors.h"
 
 namespace pp::profile {
@@ -42,6 +42,15 @@ void check_options(const ProfileOptions& options, const MachineDevices& machine)
     throw Error(ErrorKind::usage, "dtype " + std::string(name_of(options.dtype)) +
                                       " has no gradients; use float32, float64 or bfloat16");
   }
+  if (options.autocast && options.dtype != DType::float32) {
+    throw Error(ErrorKind::usage, "autocast casts products of float32 weights, and dtype is " +
+                                      std::string(name_of(options.dtype)) + "; leave one of them out");
+  }
+  if (options.autocast && options.mode == ProfileMode::isolated) {
+    throw Error(ErrorKind::usage,
+                "autocast: types of a layer's inputs follow from the layers before it, which mode isolated "
+                "does not run; profile in-place, or without autocast");
+  }
   if (!memory_meter_installed()) {
     throw Error(ErrorKind::internal, "profiler: bytes are not counted; call prepare_process() first in main");
   }
@@ -59,15 +68,6 @@ void check_options(const ProfileOptions& options, const MachineDevices& machine)
                                      ": profile a smaller model or size, or fewer devices at once");
 }
 
-Profile profile_in_place(const ResolvedModel& model, const ProfileOptions& options, Observer& observer,
-                         const Environment& environment) {
-  Profiling profiling(model, whole_model(model), options, observer, environment);
-  profiling.measure_bytes();
-  profiling.measure_times();
-  profiling.measure_optimizers();
-  return profiling.result();
-}
-
 }  // namespace
 
 Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Observer& observer,
@@ -83,7 +83,7 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
   try {
     profile = options.mode == ProfileMode::isolated
                   ? profile_layers_alone(resolved, options, observer, environment)
-                  : profile_in_place(resolved, options, observer, environment);
+                  : profile_part({resolved, whole_model(resolved), options, observer, environment});
   } catch (const model::OutOfMemory& error) {
     rethrow_as_input_error(&error, error, environment, options.devices.count);
   } catch (const Error& error) {

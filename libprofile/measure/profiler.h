@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,7 @@ struct ProfileOptions {
   DeviceSet devices{};
   DType dtype = DType::float32;
   MemoryFormat memory_format = MemoryFormat::contiguous;
+  std::optional<Autocast> autocast{};  ///< forwards run under LibTorch's autocast; of float32, in place
   KernelPolicy kernels = KernelPolicy::measured;
   /// Stop sampling a size when the half-width of the 95 % interval of the median, by the medians of at least
   /// eight visits in `min_time` of each kind of pass, is below this share of it, ...
@@ -51,8 +53,6 @@ struct ProfileOptions {
   /// ... or after this much time per micro-batch size, warm-up excluded. Seven kinds need 7 s and more.
   Seconds budget_per_size{12.0};
   Seconds min_time{1.0};
-  int min_samples = 10;  ///< of an optimizer's updates
-  int max_samples = 400;
   std::uint64_t seed = 1;
 };
 /// A rough profile in seconds, for demos and first tries: 5 % precision, at most 0.6 s per size.

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-
-#include "libprofile/measure/statistics.h"
 
 namespace pp::profile {
 namespace {
@@ -17,53 +14,48 @@ constexpr int kMostPasses = 16;
 /// ran before.
 constexpr Seconds kLongPass{0.05};
 
-/// Of each kind, what even a spent budget does not save. A long pass is a visit of its own, so these are as
-/// many visits: a neighbour that disturbs three of them does not move the median.
-constexpr int kFewestPasses = 8;
-
-/// Of kinds with a step's first pass, which a visit has one of, so many even then: their median is the time of
-/// the first micro-batch of every step.
-constexpr int kFewestFirst = kFewestSamples;
-
 /// A visit that is faster by more than this share than the one before was still warming up.
 constexpr double kStillWarming = 0.1;
 constexpr int kMostWarmUps = 4;
 
-std::size_t slot(PassKind kind) { return static_cast<std::size_t>(kind); }
-
-Visit visit_of(std::size_t size, PassKind kind, Seconds pass_time) {
+Visit visit_of(std::size_t size, const PassKind& kind, Seconds pass_time) {
   const double fitting = kVisitTime / std::max(pass_time, Seconds(1e-9));
   const bool brief = pass_time < kLongPass;
   return {.size = size,
           .kind = kind,
           .dropped = brief ? 1 : 0,
-          .after_update = brief || has_first(kind),
+          .after_update = brief || kind.with_first,
           .passes = static_cast<int>(std::clamp(std::floor(fitting), 1.0, double{kMostPasses}))};
 }
 
-/// Of a kind that so many visits have left so many passes of.
-Seconds time_of_missing(PassKind kind, std::size_t passes, std::size_t visits, Seconds pass_time) {
+Seconds time_of_missing(const StoppingRule& rule, const PassKind& kind, const Series& series,
+                        Seconds pass_time) {
   const Visit visit = visit_of(0, kind, pass_time);
-  const int missing = std::max(0, kFewestPasses - static_cast<int>(passes));
-  const int first = has_first(kind) ? std::max(0, kFewestFirst - static_cast<int>(visits)) : 0;
-  return std::max((missing + visit.passes - 1) / visit.passes, first) * visit.all() * pass_time;
+  const int visits = (missing_samples(rule, series) + visit.passes - 1) / visit.passes;
+  return std::max(visits, missing_firsts(rule, series)) * visit.all() * pass_time;
 }
 
 }  // namespace
 
-Seconds expected_time(const StoppingRule& rule, Seconds pass_time, int kinds) {
+Seconds expected_time(const StoppingRule& rule, Seconds pass_time, std::span<const PassKind> kinds) {
   Seconds fewest = rule.warm_up_passes * pass_time;
-  for (int kind = 0; kind < kinds; ++kind)
-    fewest += time_of_missing(static_cast<PassKind>(kind), 0, 0, pass_time);
+  for (const PassKind& kind : kinds)
+    fewest += time_of_missing(rule, kind, {.with_first = kind.with_first}, pass_time);
   return std::max(rule.budget, fewest);
 }
 
-Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times, int kinds)
-    : rule_(rule), kinds_(static_cast<std::size_t>(kinds)), sizes_(pass_times.size()) {
+Rounds::Rounds(const StoppingRule& rule, const std::vector<std::optional<Seconds>>& pass_times,
+               std::span<const PassKind> kinds)
+    : rule_(rule), kinds_(kinds), sizes_(pass_times.size()) {
   for (std::size_t i = 0; i < pass_times.size(); ++i) {
     sizes_[i].finished = !pass_times[i].has_value();
-    sizes_[i].pass_time.fill(pass_times[i].value_or(Seconds(0)));
+    sizes_[i].pass_time.assign(kinds.size(), pass_times[i].value_or(Seconds(0)));
+    for (const PassKind& kind : kinds) sizes_[i].series.push_back({.with_first = kind.with_first});
   }
+}
+
+std::size_t Rounds::slot(const PassKind& kind) const {
+  return static_cast<std::size_t>(std::ranges::find(kinds_, kind) - kinds_.begin());
 }
 
 std::optional<Visit> Rounds::next() {
@@ -74,7 +66,7 @@ std::optional<Visit> Rounds::next() {
     if (size.finished) continue;
     if (!size.warm) return Visit{.size = i, .dropped = rule_.warm_up_passes, .passes = 0};
     const std::size_t kind = next_kind(size);
-    return visit_of(i, static_cast<PassKind>(kind), size.pass_time[kind]);
+    return visit_of(i, kinds_[kind], size.pass_time[kind]);
   }
   return std::nullopt;
 }
@@ -85,7 +77,7 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
   const Seconds pass_time = duration / std::max(1, visit.all());
   if (!size.warm) {
     const Seconds before = size.pass_time.front();
-    size.pass_time.fill(pass_time);
+    std::ranges::fill(size.pass_time, pass_time);
     size.warm = ++size.warm_ups == kMostWarmUps || pass_time >= (1 - kStillWarming) * before;
     return;
   }
@@ -93,50 +85,25 @@ void Rounds::report(const Visit& visit, std::span<const double> pass_seconds, Se
   size.spent += duration;
   const std::size_t kind = slot(visit.kind);
   size.pass_time[kind] = pass_time;
-  size.samples[kind].insert(size.samples[kind].end(), pass_seconds.begin(), pass_seconds.end());
-  size.visit_medians[kind].push_back(summarise(pass_seconds).median.count());
-  size.spent_on[kind] += duration;
-  size.finished = is_finished(size);
+  size.series[kind].add(pass_seconds, duration);
+  size.finished = is_enough(rule_, size.series, size.spent);
 }
 
 /// Kinds take turns; once the budget is spent, those that lack samples.
 std::size_t Rounds::next_kind(const Size& size) const {
-  std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_;
+  std::size_t kind = static_cast<std::size_t>(size.visits) % kinds_.size();
   if (size.spent < rule_.budget) return kind;
-  while (!lacks_samples(size, kind)) kind = (kind + 1) % kinds_;  // else the size were finished
+  while (!lacks_samples(rule_, size.series[kind]))
+    kind = (kind + 1) % kinds_.size();  // one does, else finished
   return kind;
-}
-
-bool Rounds::lacks_samples(const Size& size, std::size_t kind) const {
-  return size.samples[kind].size() < kFewestPasses ||
-         (has_first(static_cast<PassKind>(kind)) && size.visit_medians[kind].size() < kFewestFirst);
-}
-
-bool Rounds::is_finished(const Size& size) const {
-  for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    if (lacks_samples(size, kind)) return false;
-  }
-  if (size.spent >= rule_.budget) return true;
-  for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    if (!is_precise(size, kind)) return false;
-  }
-  return true;
-}
-
-bool Rounds::is_precise(const Size& size, std::size_t kind) const {
-  const std::vector<double>& medians = size.visit_medians[kind];
-  return static_cast<int>(medians.size()) >= rule_.min_visits && size.spent_on[kind] >= rule_.min_time &&
-         relative_half_width(medians) <= rule_.precision;
 }
 
 Seconds Rounds::remaining(const Size& size) const {
   if (size.finished) return Seconds(0);
-  if (!size.warm) return expected_time(rule_, size.pass_time.front(), static_cast<int>(kinds_));
+  if (!size.warm) return expected_time(rule_, size.pass_time.front(), kinds_);
   Seconds missing{};
-  for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    missing += time_of_missing(static_cast<PassKind>(kind), size.samples[kind].size(),
-                               size.visit_medians[kind].size(), size.pass_time[kind]);
-  }
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind)
+    missing += time_of_missing(rule_, kinds_[kind], size.series[kind], size.pass_time[kind]);
   return std::max(rule_.budget - size.spent, missing);
 }
 
@@ -151,8 +118,8 @@ double Rounds::done() const {
   return rest.count() <= 0 ? 1.0 : spent_ / (spent_ + rest);
 }
 
-std::span<const double> Rounds::samples(std::size_t size, PassKind kind) const {
-  return sizes_[size].samples[slot(kind)];
+std::span<const double> Rounds::samples(std::size_t size, const PassKind& kind) const {
+  return sizes_[size].series[slot(kind)].samples;
 }
 
 }  // namespace pp::profile

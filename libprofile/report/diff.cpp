@@ -16,10 +16,14 @@ std::vector<Difference> facts(const Profile& first, const Profile& second) {
   const auto& b = second.device;
   const auto text = [](const auto& value) { return std::to_string(value); };
   const auto name = [](auto value) { return std::string(name_of(value)); };
+  const auto autocast = [&](const Profile& profile) {
+    return profile.autocast ? name(*profile.autocast) : "none";
+  };
   return {{"model", first.model.name, second.model.name},
           {"model hash", first.model_hash, second.model_hash},
           {"dtype", name(first.dtype), name(second.dtype)},
           {"memory format", name(first.memory_format), name(second.memory_format)},
+          {"autocast", autocast(first), autocast(second)},
           {"kernels", name_of_kernels(first.kernels), name_of_kernels(second.kernels)},
           {"mode", name(first.mode), name(second.mode)},
           {"tensor degree", text(first.tensor_degree), text(second.tensor_degree)},

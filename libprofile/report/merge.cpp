@@ -21,6 +21,10 @@ void check_alike(const Profile& first, const Profile& second) {
   require_equal("dtype", std::string(name_of(first.dtype)), std::string(name_of(second.dtype)), same_way);
   require_equal("memory format", std::string(name_of(first.memory_format)),
                 std::string(name_of(second.memory_format)), same_way);
+  const auto autocast = [](const Profile& profile) {
+    return profile.autocast ? std::string(name_of(*profile.autocast)) : "none";
+  };
+  require_equal("autocast", autocast(first), autocast(second), same_way);
   require_equal("tensor degree", std::to_string(first.tensor_degree), std::to_string(second.tensor_degree),
                 same_way);
   require_equal("mode", std::string(name_of(first.mode)), std::string(name_of(second.mode)), same_way);

@@ -12,9 +12,6 @@
 
 namespace pp::run {
 
-/// Type of products under LibTorch's autocast.
-enum class Autocast { bfloat16, float16 };
-
 struct ExecutionOptions {
   std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
   std::string data_format;    ///< where the names of the files leave it open
@@ -27,7 +24,7 @@ struct ExecutionOptions {
   double synthetic_drift = 0;
   /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
   std::optional<double> scale;
-  /// Products of forwards in this type, weights, sums and updates in the plan's float32.
+  /// Forwards run under LibTorch's autocast to this type; nothing: as the plan says.
   std::optional<Autocast> autocast;
   std::uint64_t seed = 1;
   std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
@@ -43,11 +40,3 @@ struct ExecutionOptions {
 Settings settings_of(const ExecutionOptions& options);
 
 }  // namespace pp::run
-
-namespace pp {
-template <>
-struct EnumNames<run::Autocast> {
-  static constexpr std::array table{std::pair{run::Autocast::bfloat16, "bfloat16"sv},
-                                    std::pair{run::Autocast::float16, "float16"sv}};
-};
-}  // namespace pp

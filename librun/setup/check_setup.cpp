@@ -356,6 +356,8 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   if (setup.clocked) check_frames(plan, setup.model, setup.length.epoch);
   setup.rates = find_rates(options, setup.length.total);
   setup.start = find_start(plan, options, setup, found);
+  if (std::string other = other_autocast(plan, options); !other.empty())
+    setup.start.warnings.push_back(std::move(other));
   setup.snapshot_every = snapshot_interval(options, setup);
   if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
   setup.recorded.resize(plan.workers.size());

@@ -83,6 +83,17 @@ void check_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
   }
 }
 
+std::string other_autocast(const plan::Plan& plan, const ExecutionOptions& options) {
+  if (options.autocast == plan.training.autocast || plan.predicted.stages.empty()) return "";
+  const auto text = [](std::optional<Autocast> autocast) {
+    return autocast ? "autocast to " + std::string(name_of(*autocast)) : "no autocast";
+  };
+  return "the plan's profile was of " + text(plan.training.autocast) + ", this run is of " +
+         text(options.autocast) +
+         ": the predicted times and bytes are not its own; plan with a profile of the " +
+         "same (pp-profile run --autocast)";
+}
+
 std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& placement,
                                        const profile::MachineDevices& machine) {
   std::vector<Device> devices;

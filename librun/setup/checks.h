@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "libplan/plan.h"
@@ -22,6 +23,16 @@ void check_runnable(const ResolvedModel& model);
 bool calls_libtorch(const ModelGraph& model);
 
 void check_autocast(const plan::Plan& plan, const ExecutionOptions& options);
+/// That the plan's times and bytes are of another autocast, with the remedy; empty: they are not, or it has
+/// none.
+std::string other_autocast(const plan::Plan& plan, const ExecutionOptions& options);
+
+/// The options, with what the plan says where they say nothing.
+template <class Options>
+Options as_planned(Options options, const plan::Plan& plan) {
+  if (!options.autocast) options.autocast = plan.training.autocast;
+  return options;
+}
 
 /// Per worker; this machine has those of the workers that are here. To be asked before LibTorch computes: it
 /// takes its CUDA half only before.

@@ -25,9 +25,12 @@ struct Folder : TemporaryFolder {
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }
 
-  void profile(const std::string& kernels = "measured") const {
-    const Outcome outcome = run("pp-profile", {"lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick",
-                                               "--kernels", kernels, "-o", "profile.json"});
+  void profile(const std::string& kernels = "measured", const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{
+        "lenet5:image=8", "--micro-batch-sizes", "4,8,32", "--quick", "--kernels", kernels, "-o",
+        "profile.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run("pp-profile", arguments);
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
   }
@@ -71,6 +74,40 @@ TEST_SUITE("apps/chain") {
     const pp::Json two = pp::parse_json(folder.file("two-report.json"));
     CHECK(one["step_losses"] == two["step_losses"]);
     CHECK(one["step_losses"].size() == 5);
+  }
+
+  TEST_CASE("plans carry the profile's autocast, runs obey it, and another one is a warning") {
+    const Folder folder;
+    const std::vector<std::string> cut{"--stages", "1", "--replicas", "1", "--micro-batches", "4"};
+    const auto losses_of = [&](const std::string& plan, std::vector<std::string> more) {
+      more.insert(more.end(), {"--steps", "3", "--no-evaluate", "-o", "report.json"});
+      const Outcome outcome = folder.train(plan, more);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 0);
+      const bool warned = outcome.err.find(
+                              "the plan's profile was of no autocast, this run is of autocast to "
+                              "bfloat16") != std::string::npos;
+      const pp::Json report = pp::parse_json(folder.file("report.json"));
+      return std::tuple(report["step_losses"], report["settings"].value("autocast", "none"), warned);
+    };
+    folder.profile("mkl");
+    folder.plan("plain.json", cut);
+    CHECK(pp::parse_json(folder.file("plain.json"))["training"].contains("autocast") == false);
+    const auto [whole, of_whole, silent] = losses_of("plain.json", {});
+    CHECK(of_whole == "none");
+    CHECK_FALSE(silent);
+    const auto [given, of_given, warned] = losses_of("plain.json", {"--autocast", "bfloat16"});
+    CHECK(of_given == "bfloat16");
+    CHECK(warned);
+    folder.profile("mkl", {"--autocast", "bfloat16"});
+    CHECK(pp::parse_profile(folder.file("profile.json")).autocast == pp::Autocast::bfloat16);
+    folder.plan("half.json", cut);
+    CHECK(pp::parse_json(folder.file("half.json"))["training"]["precision"] == "autocast");
+    const auto [planned, of_planned, warned_of_plan] = losses_of("half.json", {});
+    CHECK(of_planned == "bfloat16");
+    CHECK_FALSE(warned_of_plan);
+    CHECK(planned == given);
+    CHECK(planned != whole);
   }
 
   TEST_CASE("plans carry the profile's kernels, runs obey them, and a checkpoint knows them") {

@@ -27,7 +27,7 @@ Profile full_profile() {
       point.forward = stat(1e-3 * times);
       point.backward = stat(2e-3 * times);
       point.input_gradient = point.weight_gradient = stat(1e-3 * times);
-      const LayerTimes all{Seconds(1e-3), Seconds(2e-3), Seconds(1e-3), Seconds(1e-3)};
+      const LayerTimes all = without_spread(Seconds(1e-3), Seconds(2e-3), Seconds(1e-3), Seconds(1e-3));
       point.first = point.in_part = point.alone = all;
       point.waiting = Bytes(700);
     }

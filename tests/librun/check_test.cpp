@@ -189,7 +189,7 @@ TEST_SUITE("librun/check") {
   TEST_CASE("losses are scaled by a number above 0, and where all workers can decide of a step") {
     CHECK(refused_options([](auto& o) { o.loss_scale = 0; }) == "loss_scale = 0: must be above 0");
     CHECK(refused_options([](auto& o) {
-            o.autocast = run::Autocast::float16;
+            o.autocast = Autocast::float16;
             o.on_nan = run::OnNan::stop;
           }) ==
           "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
@@ -199,7 +199,7 @@ TEST_SUITE("librun/check") {
     spec.mini_batch = 4;
     spec.micro_batches = 1;
     run::RunOptions options = synthetic();
-    options.autocast = run::Autocast::float16;
+    options.autocast = Autocast::float16;
     CHECK(refusal(make_plan(spec), options).first.starts_with("--autocast float16: the stages of schedule "));
     options.autocast.reset();
     options.loss_scale = 8;
@@ -210,7 +210,7 @@ TEST_SUITE("librun/check") {
     PlanSpec spec = small();
     spec.dtype = DType::float64;
     run::RunOptions options = synthetic();
-    options.autocast = run::Autocast::bfloat16;
+    options.autocast = Autocast::bfloat16;
     CHECK(refusal(make_plan(spec), options).first ==
           "--autocast: the plan trains in float64; plan with float32, or leave it out");
   }

@@ -173,7 +173,7 @@ TEST_SUITE("librun/equality") {
     check_all_plans({.model = test::imported_attention()}, short_run());
     check_all_plans({.model = test::imported_attention(), .dtype = DType::float64}, short_run());
     run::RunOptions options = short_run();
-    options.autocast = run::Autocast::bfloat16;
+    options.autocast = Autocast::bfloat16;
     check_all_plans({.model = test::imported_residual()}, options);
     check_all_plans({.model = test::imported_attention()}, options);
   }
@@ -320,7 +320,7 @@ TEST_SUITE("librun/equality") {
 
   TEST_CASE("autocast to bfloat16: every cut equals the single device, with layers that run again") {
     run::RunOptions options = short_run();
-    options.autocast = run::Autocast::bfloat16;
+    options.autocast = Autocast::bfloat16;
     for (const ModelGraph& model :
          {test::dropout_mlp(), test::residual_net(), model::build_family("lenet5:image=12"),
           model::build_family("transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2")}) {
@@ -340,7 +340,7 @@ TEST_SUITE("librun/equality") {
     const plan::Plan plan = make_plan({.model = test::mlp(1), .cuts = {1}});
     run::RunOptions options = short_run();
     const test::Run whole = test::run_plan(plan, options);
-    options.autocast = run::Autocast::bfloat16;
+    options.autocast = Autocast::bfloat16;
     const test::Run half = test::run_plan(plan, options);
     for (std::size_t w = 0; w < 2; ++w) {
       CHECK(whole.report.workers[w].sent_per_step == Bytes(8 * 6 * 4));

@@ -79,9 +79,9 @@ TEST_SUITE("gpu/librun/graphs") {
     text.optimizer = plan::OptimizerName::adam;
     CHECK(check_equal(text).replayed == 24);
     run::RunOptions half = short_run();
-    half.autocast = run::Autocast::bfloat16;
+    half.autocast = Autocast::bfloat16;
     CHECK(check_equal(text, half).replayed == 24);
-    half.autocast = run::Autocast::float16;  // whose loss scale changes from step to step
+    half.autocast = Autocast::float16;  // whose loss scale changes from step to step
     CHECK(check_equal({.model = pp::test::regression(), .cuts = {2}}, half).replayed == 24);
   }
 

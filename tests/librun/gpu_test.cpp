@@ -184,7 +184,7 @@ TEST_SUITE("gpu/librun") {
     PlanSpec overlapped = replicated;
     overlapped.all_reduce_overlap = 1;
     run::RunOptions half = short_run();
-    half.autocast = run::Autocast::bfloat16;
+    half.autocast = Autocast::bfloat16;
     run::RunOptions recorded = short_run();
     recorded.cuda_graphs = true;
     for (const Sharing sharing : sharings) {
@@ -243,7 +243,7 @@ TEST_SUITE("gpu/librun") {
     PlanSpec spec{.model = pp::test::regression(), .mini_batch = 2, .micro_batches = 2};
     run::RunOptions options = short_run();
     options.steps = 12;
-    options.autocast = run::Autocast::float16;
+    options.autocast = Autocast::float16;
     const pp::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
     CHECK(whole.report.skipped_steps > 0);
     CHECK(whole.report.skipped_steps < 12);

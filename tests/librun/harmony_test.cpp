@@ -43,9 +43,7 @@ Profile measured(const ModelGraph& model, int size) {
   profile::prepare_process();
   test::SilentProfiling observer;
   return profile::profile_model(
-      model,
-      {.micro_batch_sizes = {size}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},
-      observer);
+      model, {.micro_batch_sizes = {size}, .precision = 0.5, .budget_per_size = Seconds(0.01)}, observer);
 }
 
 /// Eight samples a step, two at a time.

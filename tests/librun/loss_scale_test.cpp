@@ -31,7 +31,7 @@ run::RunOptions options_for(std::int64_t steps) {
 
 run::RunOptions in_float16(std::int64_t steps) {
   run::RunOptions options = options_for(steps);
-  options.autocast = run::Autocast::float16;
+  options.autocast = Autocast::float16;
   return options;
 }
 

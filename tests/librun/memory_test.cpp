@@ -25,12 +25,12 @@ using namespace pp;
 namespace {
 
 /// Bytes are exact after one pass; the times need not be.
-Profile measure(const ModelGraph& model, int size) {
+Profile measure(const ModelGraph& model, int size, std::optional<Autocast> autocast = std::nullopt) {
   profile::prepare_process();
   test::SilentProfiling observer;
   return profile::profile_model(
       model,
-      {.micro_batch_sizes = {size}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},
+      {.micro_batch_sizes = {size}, .autocast = autocast, .precision = 0.5, .budget_per_size = Seconds(0.01)},
       observer);
 }
 
@@ -40,8 +40,8 @@ struct Peak {
 
 /// Of each worker, of a plan for `model` cut at `cuts`, four micro-batches of `size` samples a step.
 std::vector<Peak> peaks(const ModelGraph& model, int size, std::vector<int> cuts,
-                        const std::string& schedule = "1f1b") {
-  const Profile profile = measure(model, size);
+                        const std::string& schedule = "1f1b", std::optional<Autocast> autocast = std::nullopt) {
+  const Profile profile = measure(model, size, autocast);
   const int stages = static_cast<int>(cuts.size()) + 1;
   const Cluster cluster = flat_cluster(stages, DeviceKind::cpu, BytesPerSecond(1e9), Seconds(1e-5), Bytes(0));
   plan::PlanRequest request;
@@ -114,6 +114,24 @@ TEST_SUITE("librun/memory") {
       check_close(peaks(residual, 8, {cut}));
     }
     check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}));  // between the blocks
+  }
+
+  // The runs are under autocast because their plans say so: half activations and half copies of weights.
+  TEST_CASE("under autocast: one stage and two, and less than without it") {
+    const auto half = [](const ModelGraph& model, int size, const std::vector<int>& cuts) {
+      return peaks(model, size, cuts, "1f1b", Autocast::bfloat16);
+    };
+    const ModelGraph lenet = model::build_family("lenet5");
+    check_close(half(lenet, 16, {}));
+    // No layer keeps the batch, 16 images of 28 x 28 floats: conv1 has a half copy. It is there until its
+    // forward is over, and in no promise.
+    std::vector<Peak> two = half(lenet, 16, {3});
+    two[0].predicted += 16 * 28 * 28 * 4;
+    check_close(two, 0.001);
+    const ModelGraph transformer = model::build_family("transformer:layers=2,width=64");
+    check_close(half(transformer, 4, {}));
+    check_close(half(transformer, 4, {13}));
+    CHECK(half(transformer, 16, {})[0].measured < peaks(transformer, 16, {})[0].measured);
   }
 
   TEST_CASE("of a model of which a part trains: the promise holds, and is below that of the whole") {

@@ -197,7 +197,7 @@ TEST_SUITE("librun/mixed") {
     profile::prepare_process();
     pp::test::SilentProfiling silent;
     profile::ProfileOptions profiling{
-        .micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5};
+        .micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01)};
     profiling.dtype = DType::bfloat16;
     const Profile profile =
         profile::profile_model(model::build_family("mlp:width=1024,layers=4"), profiling, silent);

@@ -101,7 +101,7 @@ TEST_SUITE("librun/ranks") {
       options.steps = 6;
       check_same(3, plan, options);
       run::RunOptions half = options_for(plan);
-      half.autocast = run::Autocast::bfloat16;
+      half.autocast = Autocast::bfloat16;
       check_same(2, plan, half);
     }
   }

@@ -112,7 +112,7 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
   const run::EpochShape shape = shape_of(plan, options, model.samples());  // of mini-batches
   const std::int64_t group = options.accumulate, per_epoch = (shape.count + group - 1) / group;
   const std::int64_t total = options.steps.value_or(per_epoch * options.epochs.value_or(1));
-  const bool dynamic = options.autocast == run::Autocast::float16 && !options.loss_scale;
+  const bool dynamic = options.autocast == Autocast::float16 && !options.loss_scale;
   double scale = dynamic ? 65536 : options.loss_scale.value_or(1);
   int finite_steps = 0;
   for (std::int64_t step = 0; step < total; ++step) {

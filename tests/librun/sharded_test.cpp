@@ -98,7 +98,7 @@ Draw draw(Random& random, const ModelGraph& model, int replicas) {
   if (random.one_in(3)) options.loss_scale = 1024;
   if (random.one_in(3)) options.rules = {{"bias"}, {{"weight", 0.5}}};
   if (spec.optimizer == plan::OptimizerName::sgd && random.one_in(3)) options.momentum = 0;
-  if (spec.dtype == DType::float32 && random.one_in(3)) options.autocast = run::Autocast::bfloat16;
+  if (spec.dtype == DType::float32 && random.one_in(3)) options.autocast = Autocast::bfloat16;
   const int workers = static_cast<int>(result.plan.workers.size());
   result.ranks = random.one_in(2) ? 1 : random.integer(2, workers);
   result.text = model.name + ", " + kind.name + " of " + std::to_string(kind.stages) + " stages, " +
@@ -255,8 +255,7 @@ TEST_SUITE("librun/sharded") {
     pp::test::SilentProfiling silent;
     const ModelGraph model = model::build_family("mlp:width=1024,layers=4");
     const Profile profile = profile::profile_model(
-        model, {.micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01), .max_samples = 5},
-        silent);
+        model, {.micro_batch_sizes = {4}, .precision = 0.5, .budget_per_size = Seconds(0.01)}, silent);
     for (const int replicas : {2, 3, 4}) {
       std::int64_t whole = 0;
       for (const plan::ShardChoice shard : {plan::ShardChoice::none, plan::ShardChoice::optimizer}) {

@@ -104,8 +104,7 @@ Gradient WholeModel::add_gradient(model::Gradients& sums, const LayerTensors& at
   const LayerTensors buffers = initial_buffers();  // calls read theirs in training, nothing changes them
   context.buffers = buffers;
   context.dtype = model::scalar_type(plan_.training.dtype);
-  if (options_.autocast)
-    context.autocast = options_.autocast == run::Autocast::float16 ? at::kHalf : at::kBFloat16;
+  if (options_.autocast) context.autocast = options_.autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
   model::Tensors inputs;
   for (const TensorSource& source : segment_.inputs()) inputs.push_back(data_.rows(source, samples));
   model::Pass pass = segment_.forward(weights, inputs, context);

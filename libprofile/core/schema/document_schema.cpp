@@ -84,6 +84,11 @@ Json type_schema(std::string_view type) {
     split(type.substr(1, type.size() - 2), '|', [&](std::string_view name) { names.push_back(name); });
     return {{"enum", std::move(names)}};
   }
+  if (type.find('|') != std::string_view::npos) {
+    Json either = Json::array();
+    split(type, '|', [&](std::string_view one) { either.push_back(type_schema(one)); });
+    return {{"anyOf", std::move(either)}};
+  }
   if (const Json* plain = plain_type(type)) return *plain;
   return {{"$ref", "#/definitions/" + std::string(type)}};
 }

@@ -20,14 +20,14 @@ namespace detail {
 
 /// The objects of some documents by name, each as a list of keys: `name text, devices size, cores? [count]`. A
 /// key with ? may be left out; types are text, flag, number, positive, share, count, size, integer, object,
-/// any, 'a|b' (one of these texts), another object's name, and [T], a list of T.
+/// any, 'a|b' (one of these texts), another object's name, [T], a list of T, and T|U, one of several types.
 struct ObjectRow {
   std::string_view name;
   std::string_view keys;
 };
 std::span<const ObjectRow> object_rows();
 
-/// Of `text, [count], 'a|b'`, as above.
+/// Of `text, [count], 'a|b', time|number`, as above.
 Json type_schema(std::string_view type);
 /// No key but these.
 Json object_schema(std::string_view keys);

@@ -40,7 +40,8 @@ constexpr std::array kRows{
     ObjectRow{
         "profile",
         "context? object, model model_document, model_hash? text, device profiled_device, dtype "
-        "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', mode "
+        "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', autocast? 'bfloat16|float16', "
+        "mode "
         "'in_place|isolated|imported|estimated', tensor_degree? size, micro_batch_sizes [size], layers "
         "[profiled_layer], loss? "
         "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
@@ -60,7 +61,8 @@ constexpr std::array kRows{
         "count, saved_bytes? count, saved_input_bytes? count, workspace_bytes? count, waiting_bytes? count, "
         "transfer_s? number, gradient_transfer_s? number"},
     ObjectRow{"pass_times",
-              "forward_s number, backward_s number, input_gradient_s number, weight_gradient_s number"},
+              "forward_s time|number, backward_s time|number, input_gradient_s time|number, weight_gradient_s "
+              "time|number"},
     ObjectRow{"whole_model", "micro_batch_size size, forward_s time, backward_s time, peak_bytes count"},
     ObjectRow{
         "optimizer",
@@ -94,7 +96,8 @@ constexpr std::array kRows{
     ObjectRow{
         "training",
         "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', memory_format? "
-        "'contiguous|channels_last', optimizer 'sgd|adam|adamw|rmsprop|adagrad', precision? "
+        "'contiguous|channels_last', autocast? 'bfloat16|float16', optimizer 'sgd|adam|adamw|rmsprop|adagrad', "
+        "precision? "
         "'plain|autocast|mixed', shard? 'none|optimizer', kernels? [kernel], replica_routing? 'round_robin'"},
     ObjectRow{
         "schedule",

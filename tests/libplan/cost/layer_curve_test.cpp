@@ -95,8 +95,9 @@ TEST_CASE("a split of backward that was not measured is halves, or all input gra
 
 TEST_CASE("what a device takes that holds the whole model beyond one that holds a part is kept apart") {
   LayerPoint small = point(2, 1.0, 10), large = point(4, 2.0, 20);  // backward 2 and 4
-  small.in_part = LayerTimes{Seconds(0.5), Seconds(1.5), Seconds(1), Seconds(0)};
-  large.in_part = LayerTimes{Seconds(1.5), Seconds(4.5), Seconds(4), Seconds(0)};  // the backward takes longer
+  small.in_part = without_spread(Seconds(0.5), Seconds(1.5), Seconds(1), Seconds(0));
+  large.in_part =
+      without_spread(Seconds(1.5), Seconds(4.5), Seconds(4), Seconds(0));  // the backward takes longer
   const LayerPrice at_two = price_layer(layer({small, large}), 2, {});
   CHECK(at_two.forward == 0.5);
   CHECK(at_two.crowded == PassTimes{0.5, 0.5, 1, 0});
@@ -116,8 +117,8 @@ TEST_CASE("what a device takes that holds the whole model beyond one that holds 
 
 TEST_CASE("alone: what a full device costs, and what full neighbours cost beside that") {
   LayerPoint only = point(4, 2.0, 40);  // beside full neighbours 2 and 4, all of it input gradient
-  only.in_part = LayerTimes{Seconds(1), Seconds(3), Seconds(3), Seconds(0)};
-  only.alone = LayerTimes{Seconds(1.75), Seconds(2.5), Seconds(2.5), Seconds(0)};
+  only.in_part = without_spread(Seconds(1), Seconds(3), Seconds(3), Seconds(0));
+  only.alone = without_spread(Seconds(1.75), Seconds(2.5), Seconds(2.5), Seconds(0));
   const LayerPrice price = price_layer(layer({only}), 4, {});
   CHECK(price.forward == 1);
   CHECK(price.crowded == PassTimes{0.75, -0.5, -0.5, 0});
@@ -126,7 +127,7 @@ TEST_CASE("alone: what a full device costs, and what full neighbours cost beside
   CHECK(never_falling(price).crowded.backward == 0);
   CHECK(never_falling(price).beside == price.beside);
   CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).beside.forward == 0.125);
-  only.alone->forward = Seconds(2.5);  // noise: nobody is slower alone, so it is 2
+  only.alone->forward.median = Seconds(2.5);  // noise: nobody is slower alone, so it is 2
   const LayerPrice noisy = price_layer(layer({only}), 4, {});
   CHECK(noisy.beside.forward == 0);
   CHECK(noisy.crowded.forward == 1);
@@ -143,7 +144,7 @@ TEST_CASE("crowding by neighbours: nothing up to one model on a node, all of it 
 
 TEST_CASE("the first micro-batch of an update takes what it takes beyond the others, or less") {
   LayerPoint only = point(4, 2.0, 40);  // backward 4: all input gradient
-  only.first = LayerTimes{Seconds(3), Seconds(3), Seconds(4), Seconds(0.5)};
+  only.first = without_spread(Seconds(3), Seconds(3), Seconds(4), Seconds(0.5));
   CHECK(price_layer(layer({only}), 4, {}).first == PassTimes{1, -1, 0, 0.5});
   CHECK(price_layer(layer({only}), 2, {.linear_batch = true}).first.forward == 0.5);
 }

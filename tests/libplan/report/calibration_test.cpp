@@ -95,14 +95,14 @@ TEST_CASE("a run that measured what was promised changes nothing, to the byte") 
 
 TEST_CASE("times of first micro-batches and of parts are corrected with the others") {
   Profile profile = chain();
-  profile.layers[0].points[0].in_part = LayerTimes{Seconds(1), Seconds(2), Seconds(1), Seconds(1)};
-  profile.layers[0].points[0].alone = LayerTimes{Seconds(1.5), Seconds(2), Seconds(1), Seconds(1)};
-  profile.layers[0].points[0].first = LayerTimes{Seconds(3), Seconds(5), Seconds(1), Seconds(1)};
+  profile.layers[0].points[0].in_part = without_spread(Seconds(1), Seconds(2), Seconds(1), Seconds(1));
+  profile.layers[0].points[0].alone = without_spread(Seconds(1.5), Seconds(2), Seconds(1), Seconds(1));
+  profile.layers[0].points[0].first = without_spread(Seconds(3), Seconds(5), Seconds(1), Seconds(1));
   const Profile slow = calibrated_by(profile, {slow_forwards(profile, 2)});
-  CHECK(slow.layers[0].points[0].in_part->forward.count() == doctest::Approx(2));
-  CHECK(slow.layers[0].points[0].in_part->backward.count() == doctest::Approx(2));
-  CHECK(slow.layers[0].points[0].alone->forward.count() == doctest::Approx(3));
-  CHECK(slow.layers[0].points[0].first->forward.count() == doctest::Approx(6));
+  CHECK(slow.layers[0].points[0].in_part->forward.median.count() == doctest::Approx(2));
+  CHECK(slow.layers[0].points[0].in_part->backward.median.count() == doctest::Approx(2));
+  CHECK(slow.layers[0].points[0].alone->forward.median.count() == doctest::Approx(3));
+  CHECK(slow.layers[0].points[0].first->forward.median.count() == doctest::Approx(6));
 }
 
 TEST_CASE("forwards of stage 0 that took twice as long double those layers' forwards, and layers move away") {

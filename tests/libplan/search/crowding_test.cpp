@@ -38,7 +38,7 @@ TEST_CASE("a device that holds the whole model pays for it, one that holds a par
   Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
   profile.device.devices_busy = 2;
   for (LayerProfile& layer : profile.layers)
-    layer.points[0].in_part = LayerTimes{Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3)};
+    layer.points[0].in_part = without_spread(Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3));
   PlanRequest request = request_of("1f1b");
   request.cuts = {1};
   // K = 2, M = 4: (4 + 1) * 1.5 ms.
@@ -62,8 +62,8 @@ TEST_CASE("a device alone takes what it takes alone, replicas what they take bes
   Profile profile = make_profile({{{1, 2, 1'000'000, 0, 0, 0, 0}, {1, 2, 1'000'000, 0, 0, 0, 0}}, {}, {1}});
   profile.device.devices_busy = 2;
   for (LayerProfile& layer : profile.layers) {
-    layer.points[0].in_part = LayerTimes{Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3)};
-    layer.points[0].alone = LayerTimes{Seconds(0.75e-3), Seconds(1.5e-3), Seconds(1e-3), Seconds(0.5e-3)};
+    layer.points[0].in_part = without_spread(Seconds(0.5e-3), Seconds(1e-3), Seconds(0.5e-3), Seconds(0.5e-3));
+    layer.points[0].alone = without_spread(Seconds(0.75e-3), Seconds(1.5e-3), Seconds(1e-3), Seconds(0.5e-3));
   }
   PlanRequest request = request_of("1f1b");
   request.max_stages = 1;
@@ -120,7 +120,7 @@ TEST_CASE("a bound is never above what is simulated, however conditions differ")
       const auto times = [&] {
         const double factor = random.integer(5, 12) * 0.1;
         const Seconds backward = point.backward.median * factor;
-        return LayerTimes{point.forward.median * factor, backward, backward / 2, backward / 2};
+        return without_spread(point.forward.median * factor, backward, backward / 2, backward / 2);
       };
       point.in_part = times();
       if (random.integer(0, 3) > 0) point.alone = times();

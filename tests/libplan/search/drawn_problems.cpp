@@ -65,8 +65,8 @@ void measure_crowding(Random& random, Profile& profile) {
     for (LayerPoint& point : layer.points) {
       const auto drawn = [&] {
         const double forward = 0.25 * random.integer(2, 6), backward = 0.25 * random.integer(2, 6);
-        return LayerTimes{forward * point.forward.median, backward * point.backward.median,
-                          backward / 2 * point.backward.median, backward / 2 * point.backward.median};
+        return without_spread(forward * point.forward.median, backward * point.backward.median,
+                              backward / 2 * point.backward.median, backward / 2 * point.backward.median);
       };
       point.in_part = drawn();
       if (random.integer(0, 1) == 0) point.alone = drawn();

@@ -137,7 +137,7 @@ TEST_CASE("equal layers without traffic: as many replicas as devices, proven opt
 TEST_CASE("the first micro-batch of a step is priced as such, and never below the others") {
   Profile profile = even_chain(2);
   for (LayerProfile& layer : profile.layers)
-    layer.points[0].first = LayerTimes{Seconds(1.25e-3), Seconds(1.5e-3), {}, {}};  // of 1 and 2 ms
+    layer.points[0].first = without_spread(Seconds(1.25e-3), Seconds(1.5e-3), {}, {});  // of 1 and 2 ms
   PlanRequest request = request_of(4, 4);
   request.max_stages = 1;
   request.replicas = {1};

@@ -92,17 +92,35 @@ TEST_SUITE("libprofile/core/profile_json") {
     Profile profile = small_profile();
     profile.optimizers[0].new_version = UpdatePoint{Bytes(20), stat(0.125)};
     LayerPoint& point = profile.layers[0].points[0];
-    point.first = LayerTimes{Seconds(0.5), Seconds(0.25), Seconds(0), Seconds(1)};
-    point.in_part = LayerTimes{Seconds(0.125), Seconds(2), Seconds(4), Seconds(8)};
-    point.alone = LayerTimes{Seconds(0.25), Seconds(3), Seconds(5), Seconds(7)};
+    point.first = LayerTimes{stat(0.5), stat(0.25), stat(0), stat(1)};
+    point.in_part = without_spread(Seconds(0.125), Seconds(2), Seconds(4), Seconds(8));
+    point.alone = without_spread(Seconds(0.25), Seconds(3), Seconds(5), Seconds(7));
     const Json json = to_json(profile);
-    CHECK(json["layers"][0]["points"][0]["in_part"]["input_gradient_s"] == 4);
+    CHECK(json["layers"][0]["points"][0]["first"]["weight_gradient_s"]["samples"] == stat(1).samples);
+    CHECK(json["layers"][0]["points"][0]["in_part"]["input_gradient_s"] == 4);  // as older documents have it
     CHECK(json["layers"][0]["points"][0]["alone"]["weight_gradient_s"] == 7);
     CHECK_FALSE(json["loss"]["points"][0].contains("first"));
     CHECK((parse_profile(dump_json(json)) == profile));
     CHECK(refused([](Json& j) {
             j["layers"][0]["points"][0]["first"] = {{"forward_s", 1}};
-          }) == "[data] /layers/0/points/0/first/backward_s: missing; add this key, a number from 0.0 upwards");
+          }) == "[data] /layers/0/points/0/first/backward_s: missing; add this key, an object");
+  }
+
+  TEST_CASE("an autocast is written where there is one, and is of float32 weights") {
+    Profile profile = small_profile();
+    CHECK_FALSE(to_json(profile).contains("autocast"));
+    const std::string hash = profile_hash(profile);
+    profile.autocast = Autocast::float16;
+    CHECK(to_json(profile)["autocast"] == "float16");
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+    CHECK(profile_hash(profile) != hash);
+    CHECK(refused([](Json& j) {
+            j["autocast"] = "bfloat16";
+            j["dtype"] = "bfloat16";
+          }) ==
+          "[data] /autocast: casts products of float32 weights, and dtype is bfloat16; write float32, or leave "
+          "it "
+          "out");
   }
 
   TEST_CASE("a memory format is written where it is not contiguous, and changes the hash") {

@@ -98,6 +98,12 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(model_error("size of zero", [](Json& j) { j["inputs"][0]["shape"][0] = 0; }) == "refused");
   }
 
+  TEST_CASE("a type may be one of several: times under a condition are numbers in older profiles") {
+    const Json time{{"$ref", "#/definitions/time"}}, number{{"type", "number"}, {"minimum", 0}};
+    CHECK(detail::type_schema("time|number") == Json{{"anyOf", {time, number}}});
+    CHECK(document_schema("profile")["definitions"].contains("time"));
+  }
+
   TEST_CASE("every operation and loss stands in the schema of models") {
     const std::string text = document_schema("model").dump();
     for (const OpRow& row : op_table())

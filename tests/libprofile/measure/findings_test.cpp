@@ -92,10 +92,10 @@ TEST_SUITE("libprofile/measure/findings") {
     profile.micro_batch_sizes = {1, 2};
     for (LayerPoint& point : profile.layers[0].points) {
       point.input_gradient = point.weight_gradient = exactly(0.5);
-      point.alone = LayerTimes{Seconds(1.0), Seconds(0.98), Seconds(0.45), Seconds(0.45)};
+      point.alone = without_spread(Seconds(1.0), Seconds(0.98), Seconds(0.45), Seconds(0.45));
     }
     CHECK(profile_findings(profile).empty());
-    profile.layers[0].points[1].alone->backward = Seconds(1.08);
+    profile.layers[0].points[1].alone->backward.median = Seconds(1.08);
     CHECK(
         profile_findings(profile) ==
         Findings{"full backwards at micro-batch size 2 take up to 120 % of their two halves, which do the same "

@@ -80,8 +80,7 @@ TEST_SUITE("gpu/libprofile/measure/profiler") {
       const DeviceProbes probes = make_probes(device, clock);
       MemoryAccount account;
       const ChargeMemory charged(account, DeviceKind::cuda);
-      ModelRunner runner(model, whole_model(model), {2}, DType::float32, MemoryFormat::contiguous, /*seed=*/1,
-                         account, device, *probes.timer);
+      ModelRunner runner(model, whole_model(model), {.micro_batch_sizes = {2}}, account, device, *probes.timer);
       runner.warm_up(0);
       const PassBytes bytes = runner.measure_bytes(0);
       // Counted by hand as in model_runner_test.cpp, 2 samples: conv its input, 2*3*8*8 floats; relu its
@@ -126,11 +125,10 @@ TEST_SUITE("gpu/libprofile/measure/profiler") {
       const ResolvedModel model = image_model();
       NotingTimer timer;
       const MemoryAccount account;
-      ModelRunner runner(model, whole_model(model), {2}, DType::float32, MemoryFormat::contiguous, /*seed=*/1,
-                         account, device, timer);
-      runner.make_batch(0);
+      ModelRunner runner(model, whole_model(model), {.micro_batch_sizes = {2}}, account, device, timer);
+      runner.batches().make(0);
       const pp::test::CalledOperations called;
-      runner.run_visit({.size = 0, .kind = PassKind::full, .passes = 1}, /*in_flight=*/1);
+      runner.run_visit({.size = 0, .kind = kFull, .passes = 1}, /*in_flight=*/1);
       const std::vector<std::string> names = pp::test::CalledOperations::names();
       const auto first_mark = std::ranges::find(names, "mark");
       REQUIRE(first_mark != names.end());

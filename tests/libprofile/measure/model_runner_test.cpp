@@ -45,11 +45,14 @@ ResolvedModel small_chain() {
 
 /// A runner on the test's own thread.
 struct Bench {
-  explicit Bench(ResolvedModel graph, DType dtype = DType::float32) : model(std::move(graph)) {
+  explicit Bench(ResolvedModel graph, DType dtype = DType::float32,
+                 std::optional<at::ScalarType> autocast = std::nullopt)
+      : model(std::move(graph)) {
     prepare_process();
     const ChargeMemory charged(account);
-    runner.emplace(model, whole_model(model), std::vector<std::int64_t>{2, 4}, dtype, MemoryFormat::contiguous,
-                   /*seed=*/1, account, at::kCPU, timer);
+    runner.emplace(model, whole_model(model),
+                   RunnerOptions{.micro_batch_sizes = {2, 4}, .dtype = dtype, .autocast = autocast}, account,
+                   at::kCPU, timer);
   }
   PassBytes bytes(std::size_t size) {
     const ChargeMemory charged(account);
@@ -126,6 +129,20 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(twice.bytes(0).outputs[2] == Bytes(2 * 2048));
   }
 
+  TEST_CASE("under autocast products keep half copies of inputs and weights, and hand on half outputs") {
+    Bench bench(small_chain(), DType::float32, at::kBFloat16);
+    const PassBytes bytes = bench.bytes(0);
+    // Outputs of 2*6, 2*6 and 2*3 halves; the loss is a float.
+    CHECK((bytes.outputs == AllBytes{Bytes(24), Bytes(24), Bytes(12), Bytes(4)}));
+    // first: the half copy of its input, 2*4. Its weight is for the gradient of the input, which nobody wants.
+    CHECK(bytes.saved[0] == SavedBytes{Bytes(16), Bytes(0)});
+    // relu: its half output. second: the half copy of its weight, 3*6; its input is relu's.
+    CHECK(bytes.saved[1] == SavedBytes{Bytes(24), Bytes(0)});
+    CHECK(bytes.saved[2] == SavedBytes{Bytes(36), Bytes(0)});
+    CHECK(bench.runner->output_types() ==
+          OutputTypes{{{0, 0}, at::kBFloat16}, {{1, 0}, at::kBFloat16}, {{2, 0}, at::kBFloat16}});
+  }
+
   TEST_CASE("output bytes are the outputs' elements, also of a view; the loss is one scalar") {
     Bench bench(image_model());
     CHECK((bench.bytes(0).outputs == AllBytes{Bytes(2048), Bytes(2048), Bytes(2048), Bytes(2048), Bytes(512),
@@ -194,7 +211,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
   TEST_CASE("a full pass times forward and backward of every layer and of the loss") {
     Bench bench(small_chain());
     bench.bytes(0);
-    const VisitTimes times = bench.visit({.size = 0, .kind = PassKind::full, .dropped = 1, .passes = 3});
+    const VisitTimes times = bench.visit({.size = 0, .kind = kFull, .dropped = 1, .passes = 3});
     REQUIRE(times.layers.size() == 3);
     CHECK(times.forward.empty());
     // One reading of the clock, a millisecond, per layer.
@@ -211,7 +228,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
   TEST_CASE("a split pass times input and weight gradients, 0 where a layer has none") {
     Bench bench(small_chain());
     bench.bytes(0);
-    const VisitTimes times = bench.visit({.size = 0, .kind = PassKind::split, .passes = 1});
+    const VisitTimes times = bench.visit({.size = 0, .kind = kSplit, .passes = 1});
     const auto of = [&](Phase phase, std::size_t p) {
       return times.layers[0][static_cast<std::size_t>(phase)][p] * 1e3;
     };
@@ -229,7 +246,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
   TEST_CASE("a whole pass times forward and backward without looking at layers") {
     Bench bench(small_chain());
     bench.bytes(0);
-    const VisitTimes times = bench.visit({.size = 0, .kind = PassKind::whole, .passes = 2});
+    const VisitTimes times = bench.visit({.size = 0, .kind = kWhole, .passes = 2});
     CHECK(times.layers.empty());
     CHECK(times.forward.size() == 2);
     CHECK(times.forward[1] == doctest::Approx(1e-3));
@@ -241,8 +258,8 @@ TEST_SUITE("libprofile/measure/model_runner") {
     Bench bench(small_chain());
     bench.bytes(0);
     for (const int in_flight : {1, 3}) {
-      const VisitTimes times = bench.visit(
-          {.size = 0, .kind = PassKind::split, .dropped = 1, .after_update = true, .passes = 2}, in_flight);
+      const VisitTimes times =
+          bench.visit({.size = 0, .kind = kSplit, .dropped = 1, .after_update = true, .passes = 2}, in_flight);
       CHECK(times.layers.size() == 2);
       REQUIRE(times.first.has_value());
       const auto of = [&](Phase phase, std::size_t p) {
@@ -252,8 +269,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
       CHECK(of(Phase::weight_gradient, 2) == doctest::Approx(1));
       CHECK(of(Phase::backward, 2) == 0.0);
     }
-    const VisitTimes whole =
-        bench.visit({.size = 0, .kind = PassKind::whole, .after_update = true, .passes = 1});
+    const VisitTimes whole = bench.visit({.size = 0, .kind = kWhole, .after_update = true, .passes = 1});
     CHECK_FALSE(whole.first.has_value());
     CHECK(whole.forward.size() == 1);
   }
@@ -264,7 +280,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
     const Bytes before = bench.account.live();
     const auto peak_with = [&](int in_flight) {
       bench.account.reset_peak();
-      bench.visit({.size = 0, .kind = PassKind::full, .passes = 4}, in_flight);
+      bench.visit({.size = 0, .kind = kFull, .passes = 4}, in_flight);
       return bench.account.peak();
     };
     const Bytes one = peak_with(1);
@@ -276,16 +292,16 @@ TEST_SUITE("libprofile/measure/model_runner") {
     Bench bench(small_chain());
     bench.bytes(0);
     const ChargeMemory charged(bench.account);
-    std::vector<Stretch> stretches(2);  // first and relu; second
-    stretches[0] = {0, 2, model::make_sgd({.momentum = 0.9})};
-    stretches[1] = {2, 3, model::make_sgd({.momentum = 0.9})};
-    bench.runner->time_updates(/*size=*/0, stretches, 2, 3);
-    for (const Stretch& stretch : stretches) {
-      CHECK(stretch.seconds.size() == 3);
-      CHECK(stretch.optimizer->state().front().tensors.size() == 2);  // of the weight and of the bias
+    std::vector<UpdateRange> ranges(2);  // first and relu; second
+    ranges[0] = {0, 2, model::make_sgd({.momentum = 0.9})};
+    ranges[1] = {2, 3, model::make_sgd({.momentum = 0.9})};
+    bench.runner->time_updates(/*size=*/0, ranges, 2, 3);
+    for (const UpdateRange& range : ranges) {
+      CHECK(range.seconds.size() == 3);
+      CHECK(range.optimizer->state().front().tensors.size() == 2);  // of the weight and of the bias
     }
-    CHECK(bench.runner->trained_bytes(stretches[0]) == Bytes((4 * 6 + 6) * 4));
-    CHECK(bench.runner->trained_bytes(stretches[1]) == Bytes((6 * 3 + 3) * 4));
+    CHECK(bench.runner->trained_bytes(ranges[0]) == Bytes((4 * 6 + 6) * 4));
+    CHECK(bench.runner->trained_bytes(ranges[1]) == Bytes((6 * 3 + 3) * 4));
   }
 
   TEST_CASE("a model without a loss runs backward from its outputs") {
@@ -299,7 +315,7 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK((bytes.outputs == AllBytes{Bytes(48), Bytes(48)}));
     CHECK(bytes.saved[0] == SavedBytes{Bytes(32), Bytes(32)});
     CHECK(bytes.saved[1] == SavedBytes{Bytes(48), Bytes(0)});  // its result, though it stands over its input
-    const VisitTimes times = bench.visit({.size = 0, .kind = PassKind::full, .passes = 1});
+    const VisitTimes times = bench.visit({.size = 0, .kind = kFull, .passes = 1});
     CHECK(pass_seconds(times)[0] == doctest::Approx(4e-3));
   }
 }

@@ -82,6 +82,15 @@ TEST_SUITE("libprofile/measure/profiler_errors") {
           Refusal{ErrorKind::usage, "dtype int64 has no gradients; use float32, float64 or bfloat16"});
   }
 
+  TEST_CASE("autocast is of float32 weights, and of a whole model") {
+    CHECK(refusal(line(), {.dtype = DType::float64, .autocast = Autocast::bfloat16}) ==
+          Refusal{ErrorKind::usage,
+                  "autocast casts products of float32 weights, and dtype is float64; leave one of them out"});
+    CHECK(refusal(line(), {.mode = ProfileMode::isolated, .autocast = Autocast::bfloat16}).text ==
+          "autocast: types of a layer's inputs follow from the layers before it, which mode isolated does not "
+          "run; profile in-place, or without autocast");
+  }
+
   TEST_CASE("a model that does not fit at all is refused, not recorded") {
     // Weights 4*4 + 4 floats: 64 and 16 bytes, and gradient buffers of the same sizes.
     CHECK(refusal(line(), {.micro_batch_sizes = {1}}, Bytes(100)) ==

@@ -229,16 +229,16 @@ TEST_SUITE("libprofile/measure/profiler") {
     const Profile two = profile_model(chain_graph(), options, observer, machine(clock));
     for (const LayerPoint& point : two.layers[0].points) {
       REQUIRE(point.in_part.has_value());
-      CHECK(point.in_part->forward.count() > 0);
-      CHECK(point.in_part->weight_gradient.count() > 0);
-      CHECK(point.in_part->input_gradient.count() == 0);  // the data wants no gradient
+      CHECK(point.in_part->forward.median.count() > 0);
+      CHECK(point.in_part->weight_gradient.median.count() > 0);
+      CHECK(point.in_part->input_gradient.median.count() == 0);  // the data wants no gradient
       REQUIRE(point.alone.has_value());
-      CHECK(point.alone->forward.count() > 0);
-      CHECK(point.alone->weight_gradient.count() > 0);
+      CHECK(point.alone->forward.median.count() > 0);
+      CHECK(point.alone->weight_gradient.median.count() > 0);
       REQUIRE(point.first.has_value());
-      CHECK(point.first->backward.count() > 0);
+      CHECK(point.first->backward.median.count() > 0);
     }
-    CHECK(two.layers[1].points[0].in_part->weight_gradient.count() == 0);  // relu
+    CHECK(two.layers[1].points[0].in_part->weight_gradient.median.count() == 0);  // relu
     REQUIRE(two.loss->points[0].in_part.has_value());
     options.devices = {.count = 1};
     const Profile one = profile_model(chain_graph(), options, observer, machine(clock));
@@ -327,7 +327,6 @@ TEST_SUITE("libprofile/measure/profiler") {
     ProfileOptions options = brief({1, 2});
     options.precision = 1e-6;
     options.budget_per_size = Seconds(2);
-    options.max_samples = 1'000'000;
     profile_model(chain_graph(), options, observer, machine(clock));
     const double end = clock.now().count();
     REQUIRE(observer.ends.size() > 10);
@@ -367,7 +366,6 @@ TEST_SUITE("libprofile/measure/profiler") {
     ProfileOptions options = brief({});
     options.size_choice = SizeChoice::automatic;
     options.budget_per_size = Seconds(10);  // memory decides
-    options.max_samples = 5;
     const Profile profile = profile_model(chain_graph(), options, observer, environment);
     const std::vector<std::int64_t>& sizes = profile.micro_batch_sizes;
     REQUIRE(sizes.size() >= 2);

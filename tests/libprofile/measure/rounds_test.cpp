@@ -1,5 +1,6 @@
 #include "libprofile/measure/rounds.h"
 
+#include <algorithm>
 #include <string>
 
 #include "tests/support/doctest.h"
@@ -13,6 +14,9 @@ void serve(Rounds& rounds, const Visit& visit, double pass) {
   rounds.report(visit, seconds, Seconds(pass * visit.all()));
 }
 
+/// Its place in the list.
+std::ptrdiff_t number(const PassKind& kind) { return std::ranges::find(kPassKinds, kind) - kPassKinds.begin(); }
+
 }  // namespace
 
 TEST_SUITE("libprofile/measure/rounds") {
@@ -21,8 +25,8 @@ TEST_SUITE("libprofile/measure/rounds") {
     std::string order;
     for (int i = 0; i < 10; ++i) {
       const Visit visit = rounds.next().value();
-      order += std::to_string(visit.size) +
-               (visit.passes == 0 ? "w" : std::to_string(static_cast<int>(visit.kind))) + " ";
+      order +=
+          std::to_string(visit.size) + (visit.passes == 0 ? "w" : std::to_string(number(visit.kind))) + " ";
       serve(rounds, visit, 0.1);
     }
     // w: warm-up; 0 full, 1 split, 2 whole
@@ -30,13 +34,13 @@ TEST_SUITE("libprofile/measure/rounds") {
   }
 
   TEST_CASE("with several devices there are seven kinds, each visited by its own speed") {
-    Rounds rounds({.budget = Seconds(100)}, {Seconds(0)}, kPassKinds);
+    Rounds rounds({.budget = Seconds(100)}, {Seconds(0)}, kKindsWithParts);
     serve(rounds, rounds.next().value(), 0.01);
     std::string order;
     for (int i = 0; i < 14; ++i) {
       const Visit visit = rounds.next().value();
-      order += std::to_string(static_cast<int>(visit.kind)) + ":" + std::to_string(visit.passes) + " ";
-      serve(rounds, visit, in_parts(visit.kind) ? 0.005 : 0.01);  // 30 ms hold 6 and 3
+      order += std::to_string(number(visit.kind)) + ":" + std::to_string(visit.passes) + " ";
+      serve(rounds, visit, visit.kind.condition.cut ? 0.005 : 0.01);  // 30 ms hold 6 and 3
     }
     CHECK(order == "0:3 1:3 2:3 3:3 4:3 5:3 6:3 0:3 1:3 2:3 3:6 4:6 5:3 6:3 ");
   }
@@ -48,11 +52,11 @@ TEST_SUITE("libprofile/measure/rounds") {
     const Visit brief = rounds.next().value(), lengthy = rounds.next().value();
     CHECK(brief.after_update);
     CHECK(brief.all() == 1 + 1 + 3);
-    CHECK(lengthy.kind == PassKind::full);
+    CHECK(lengthy.kind == kFull);
     CHECK(lengthy.after_update);
     CHECK(lengthy.all() == 1 + 1);
     std::string after_update;
-    for (int i = 0; i < 2 * kKindsOfWhole; ++i) {
+    for (int i = 0; i < 2 * std::ssize(kKindsOfWhole); ++i) {
       const Visit visit = rounds.next().value();
       serve(rounds, visit, visit.size == 0 ? 0.01 : 0.1);
       if (visit.size == 1) after_update += visit.after_update ? "1" : "0";
@@ -66,7 +70,7 @@ TEST_SUITE("libprofile/measure/rounds") {
     CHECK(visit.dropped == 4);
     CHECK(visit.passes == 0);
     serve(rounds, visit, 0.1);
-    CHECK(rounds.samples(0, PassKind::full).empty());
+    CHECK(rounds.samples(0, kFull).empty());
   }
 
   TEST_CASE("a size warms up until a visit is hardly faster than the one before, four times at most") {
@@ -103,7 +107,7 @@ TEST_SUITE("libprofile/measure/rounds") {
       ++visits;
     }
     CHECK(visits == 1 + 8 * 3);  // warm-up, and 16 samples a visit
-    CHECK(rounds.samples(0, PassKind::whole).size() == 8 * 16);
+    CHECK(rounds.samples(0, kWhole).size() == 8 * 16);
     CHECK(rounds.done() == 1.0);
     CHECK(rounds.remaining().count() == 0.0);
   }
@@ -121,19 +125,19 @@ TEST_SUITE("libprofile/measure/rounds") {
   // Passes of 0.5 ms: a visit of 18 takes 9 ms. The budget ends after 12 visits: two of each kind but the last
   // two. A step's first pass is recorded once in a visit of the first two kinds: three more of each.
   TEST_CASE("a spent budget leaves five first passes of a step, for which only their kinds go on") {
-    Rounds rounds({.budget = Seconds(0.1)}, {Seconds(0)}, kPassKinds);
+    Rounds rounds({.budget = Seconds(0.1)}, {Seconds(0)}, kKindsWithParts);
     serve(rounds, rounds.next().value(), 0.0005);
     std::string order;
     while (const auto visit = rounds.next()) {
       serve(rounds, *visit, 0.0005);
-      order += std::to_string(static_cast<int>(visit->kind));
+      order += std::to_string(number(visit->kind));
       if (order.size() == 12) CHECK(rounds.remaining().count() == doctest::Approx(6 * 0.009));
     }
     CHECK(order.substr(0, 12) == "012345601234");
     CHECK(order.size() == 18);
     CHECK(order.find_first_not_of("01", 12) == std::string::npos);
-    CHECK(rounds.samples(0, PassKind::full).size() == 5 * 16);
-    CHECK(rounds.samples(0, PassKind::split).size() == 5 * 16);
+    CHECK(rounds.samples(0, kFull).size() == 5 * 16);
+    CHECK(rounds.samples(0, kSplit).size() == 5 * 16);
   }
 
   TEST_CASE("a size that is out of memory is never visited") {
@@ -187,7 +191,7 @@ TEST_SUITE("libprofile/measure/rounds") {
   TEST_CASE("the end that is foretold while sampling is the end that comes") {
     // Sizes whose times never settle use their budgets, except the last, whose fewest passes take longer: 3 +
     // 40 of 0.2 s. The first guesses are half of the truth.
-    const StoppingRule rule{.max_samples = 1'000'000, .precision = 0.001, .budget = Seconds(1)};
+    const StoppingRule rule{.precision = 0.001, .budget = Seconds(1)};
     const std::vector<double> passes{0.001, 0.01, 0.2};
     Rounds rounds(rule, {Seconds(0.0005), Seconds(0.005), Seconds(0.1)}, kKindsOfWhole);
     double elapsed = 0, last_remaining = rounds.remaining().count(), done = 0;

@@ -1,0 +1,31 @@
+// The first step of a profile: at each micro-batch size, what passes run on and how many bytes they take.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libprofile/core/kernel_choice.h"
+#include "libprofile/measure/profiled_devices.h"
+
+namespace pp::profile {
+
+struct MeasuredSize {
+  std::int64_t micro_batch_size = 1;
+  bool out_of_memory = false;
+  PassBytes bytes;      ///< of the first device
+  Seconds pass_time{};  ///< of the byte passes: a first guess
+};
+
+struct MeasuredBytes {
+  std::vector<MeasuredSize> sizes = {};  ///< as the runners count them; at the end some may be missing
+  std::vector<KernelChoice> kernels;
+};
+
+/// The sizes that are asked for, or may be.
+std::vector<std::int64_t> sizes_to_measure(const ProfileOptions& options);
+
+/// Chooses the kernels of each size, but for those that are `known`. A size that does not fit is marked, and so
+/// are all above it. Throws model::OutOfMemory when none fits, pp::Error (run) when the model cannot run.
+MeasuredBytes measure_bytes(ProfiledDevices& devices, const Subject& subject, std::vector<KernelChoice> known);
+
+}  // namespace pp::profile

@@ -1,0 +1,134 @@
+#include "libprofile/measure/measure_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "libprofile/device/reference_kernel.h"
+#include "libprofile/measure/findings.h"
+#include "libprofile/measure/model_parts.h"
+#include "libprofile/measure/reference_drift.h"
+#include "libprofile/measure/sampling_options.h"
+#include "libprofile/measure/statistics.h"
+#include "libprofile/model/errors.h"
+
+namespace pp::profile {
+namespace {
+
+/// As many micro-batches as there are devices, or as many as fit beside one another; at least the one that was
+/// run.
+int micro_batches_in_flight(const PassBytes& bytes, Bytes limit, int devices) {
+  if (bytes.kept.value <= 0) return devices;
+  const std::int64_t fitting = 1 + (limit - bytes.peak).value / bytes.kept.value;
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, 1, devices));
+}
+
+std::vector<int> choose_in_flight(const ProfiledDevices& devices, const std::vector<MeasuredSize>& sizes) {
+  std::vector<int> in_flight(sizes.size(), 1);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i].out_of_memory) continue;
+    const Bytes free = devices.account().limit() - devices.whole().front()->batches().idle_bytes(i);
+    in_flight[i] = micro_batches_in_flight(sizes[i].bytes, free, devices.count());
+  }
+  return in_flight;
+}
+
+/// The passes of the whole model beside all that lives.
+bool passes_fit(const ProfiledDevices& devices, const std::vector<MeasuredSize>& sizes,
+                const std::vector<int>& in_flight) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Bytes others(sizes[i].bytes.kept.value * (in_flight[i] - 1));
+    if (!sizes[i].out_of_memory && !devices.have_room(sizes[i].bytes.peak + others)) return false;
+  }
+  return true;
+}
+
+void add_parts(ProfiledDevices& devices, const Subject& subject, const std::vector<MeasuredSize>& sizes,
+               const std::vector<int>& in_flight) {
+  const std::vector<ModelPart> parts = parts_to_measure(subject.model, subject.part, devices.count());
+  if (parts.empty()) return;
+  try {
+    devices.add_parts(parts, [&](ModelRunner& part) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i].out_of_memory) continue;
+        part.batches().make(i);
+        part.batches().vary_boundaries(i);
+      }
+    });
+    if (passes_fit(devices, sizes, in_flight)) return;
+    devices.drop_parts();
+  } catch (const model::OutOfMemory&) {  // it has dropped them
+  }
+  subject.observer.warning(
+      "memory does not hold the model beside a part of it: times are those of devices that hold the whole "
+      "model each, for pipelines too; profile smaller sizes, or fewer devices at once");
+}
+
+/// On all devices at once, or on the first one alone. Times of the whole model are the first device's. Adds the
+/// first device's time of the reference work.
+VisitTimes run_visit(ProfiledDevices& devices, const Visit& visit, int in_flight,
+                     std::vector<double>& reference) {
+  const Condition& condition = visit.kind.condition;
+  const int of_whole = devices.parts().empty() ? in_flight : 1;
+  std::vector<VisitTimes> times(static_cast<std::size_t>(devices.count()));
+  devices.run([&](int device, ModelRunner& whole) {
+    if (device > 0 && !condition.busy) return;
+    const auto d = static_cast<std::size_t>(device);
+    const double reference_time =
+        time_reference(*devices.probes(device).timer, devices.probes(device).reference);
+    if (device == 0) reference.push_back(reference_time);
+    times[d] = condition.cut
+                   ? devices.parts()[d]->run_visit(visit, std::min(in_flight, devices.count() - device))
+                   : whole.run_visit(visit, of_whole);
+  });
+  return condition.cut ? joined(times) : std::move(times.front());
+}
+
+/// What `rounds` and the reference work say about the machine.
+Context interruptions(const Rounds& rounds, std::size_t sizes, std::span<const double> reference,
+                      Observer& observer) {
+  Context findings;
+  int outliers = 0, passes = 0;
+  for (std::size_t i = 0; i < sizes; ++i) {
+    const std::span<const double> samples = rounds.samples(i, kWhole);
+    outliers += count_outliers(samples);
+    passes += static_cast<int>(samples.size());
+  }
+  findings["outliers"] = std::to_string(outliers) + " of " + std::to_string(passes);
+  if (const auto change = reference_change(reference))
+    findings["reference_kernel_change"] = std::to_string(std::lround(100 * *change)) + " %";
+  if (const auto finding = outlier_finding(outliers, passes)) observer.warning(*finding);
+  if (const auto finding = reference_finding(reference)) observer.warning(*finding);
+  return findings;
+}
+
+}  // namespace
+
+MeasuredTimes measure_times(ProfiledDevices& devices, const Subject& subject, const MeasuredBytes& bytes) {
+  MeasuredTimes measured{.samples = {}, .in_flight = choose_in_flight(devices, bytes.sizes), .findings = {}};
+  measured.samples.assign(bytes.sizes.size(), LayerSamples(subject.part.positions()));
+  add_parts(devices, subject, bytes.sizes, measured.in_flight);
+  std::vector<std::optional<Seconds>> pass_times;
+  for (const MeasuredSize& size : bytes.sizes)
+    pass_times.push_back(size.out_of_memory ? std::nullopt : std::optional(size.pass_time));
+
+  const ProfileOptions& options = subject.options;
+  const Clock& clock = subject.environment.clock;
+  std::vector<double> reference;
+  Rounds rounds(rule_of_passes(options), pass_times, devices.parts().empty() ? kKindsOfWhole : kKindsWithParts);
+  while (const std::optional<Visit> visit = rounds.next()) {
+    const Seconds start = clock.now();
+    const VisitTimes times = run_visit(devices, *visit, measured.in_flight[visit->size], reference);
+    const Seconds duration = clock.now() - start;
+    measured.samples[visit->size].add(times, visit->kind);
+    rounds.report(*visit, pass_seconds(times), duration);
+    subject.observer.progress("timing layers", rounds.done(),
+                              rounds.remaining() + kOptimizers * budget_of_optimizer(options));
+  }
+  measured.findings = interruptions(rounds, bytes.sizes.size(), reference, subject.observer);
+  return measured;
+}
+
+}  // namespace pp::profile

@@ -1,0 +1,100 @@
+#include "libprofile/measure/profiled_devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libprofile/device/cores.h"
+#include "libprofile/model/errors.h"
+
+namespace pp::profile {
+namespace {
+
+std::optional<at::ScalarType> scalar_type(std::optional<Autocast> autocast) {
+  if (!autocast) return std::nullopt;
+  return *autocast == Autocast::float16 ? at::kHalf : at::kBFloat16;
+}
+
+}  // namespace
+
+ProfiledDevices::ProfiledDevices(const Subject& subject, std::vector<std::int64_t> micro_batch_sizes)
+    : subject_(subject),
+      micro_batch_sizes_(std::move(micro_batch_sizes)),
+      probes_(static_cast<std::size_t>(count())),
+      whole_(static_cast<std::size_t>(count())),
+      gang_(count(), [this](int device) { enter(device); }) {
+  const Bytes memory(subject.environment.memory.value / count());
+  for (int device = 0; device < count(); ++device) accounts_.emplace_back(memory);
+  gang_.run([&](int device) {
+    const auto d = static_cast<std::size_t>(device);
+    const ChargeMemory host(host_memory_), charged(accounts_[d], subject_.options.devices.kind);
+    whole_[d] = make_runner(subject_.part, d);
+  });
+}
+
+at::Device ProfiledDevices::device() const {
+  return tensor_device(subject_.options.devices.kind, subject_.options.devices.first);
+}
+
+std::unique_ptr<ModelRunner> ProfiledDevices::make_runner(const ModelPart& part, std::size_t device) {
+  const ProfileOptions& options = subject_.options;
+  RunnerOptions passes{.micro_batch_sizes = micro_batch_sizes_,
+                       .dtype = options.dtype,
+                       .memory_format = options.memory_format,
+                       .autocast = scalar_type(options.autocast),
+                       .seed = options.seed};
+  if (whole_[device]) passes.sent = whole_[device]->output_types();
+  std::unique_ptr<ModelRunner> runner;
+  model::detail::guarded([] { return "weights and gradients"; },
+                         [&] {
+                           runner = std::make_unique<ModelRunner>(subject_.model, part, std::move(passes),
+                                                                  accounts_[device], this->device(),
+                                                                  *probes_[device].timer);
+                         });
+  return runner;
+}
+
+void ProfiledDevices::enter(int device) {
+  const DeviceSet& devices = subject_.options.devices;
+  if (!is_cuda()) pin_thread(cores_of(devices, device, subject_.environment.machine.cores));
+  enter_device(this->device(), std::max(1, devices.cores));
+  take_library_memory(this->device());
+  probes_[static_cast<std::size_t>(device)] = make_probes(this->device(), subject_.environment.clock);
+}
+
+void ProfiledDevices::run(const std::function<void(int device, ModelRunner& runner)>& work) {
+  gang_.run([&](int device) {
+    const auto d = static_cast<std::size_t>(device);
+    const ChargeMemory host(host_memory_), charged(accounts_[d], subject_.options.devices.kind);
+    work(device, *whole_[d]);
+  });
+}
+
+void ProfiledDevices::add_parts(const std::vector<ModelPart>& parts,
+                                const std::function<void(ModelRunner& part)>& prepare) {
+  parts_.resize(whole_.size());
+  try {
+    run([&](int device, ModelRunner&) {
+      const auto d = static_cast<std::size_t>(device);
+      parts_[d] = make_runner(parts[d], d);
+      parts_[d]->use(kernels_);
+      prepare(*parts_[d]);
+    });
+  } catch (const model::OutOfMemory&) {
+    drop_parts();
+    throw;
+  }
+}
+
+bool ProfiledDevices::have_room(Bytes bytes) const {
+  return std::ranges::all_of(
+      accounts_, [&](const MemoryAccount& account) { return account.live() + bytes <= account.limit(); });
+}
+
+void ProfiledDevices::use(const std::vector<KernelChoice>& kernels) {
+  kernels_ = std::make_shared<const model::Kernels>(kernels);
+  for (const Runners* runners : {&whole_, &parts_}) {
+    for (const std::unique_ptr<ModelRunner>& runner : *runners) runner->use(kernels_);
+  }
+}
+
+}  // namespace pp::profile

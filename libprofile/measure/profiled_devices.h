@@ -1,0 +1,71 @@
+// The devices of one profile: a thread each, what it may hold, and what it runs of the model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "libprofile/core/kernel_choice.h"
+#include "libprofile/measure/device_gang.h"
+#include "libprofile/measure/model_runner.h"
+#include "libprofile/measure/profile_run.h"
+
+namespace pp::profile {
+
+/// What is measured, how, and where. All that it refers to outlives the measurement; `options` are checked.
+struct Subject {
+  const ResolvedModel& model;
+  ModelPart part;
+  const ProfileOptions& options;
+  Observer& observer;
+  const Environment& environment;
+};
+
+class ProfiledDevices {
+ public:
+  using Runners = std::vector<std::unique_ptr<ModelRunner>>;
+
+  /// Starts the devices and draws the weights of the subject's part on each. Throws pp::Error (device) when
+  /// these alone do not fit.
+  ProfiledDevices(const Subject& subject, std::vector<std::int64_t> micro_batch_sizes);
+
+  /// `work` on every device at once, on its own thread, its allocations charged to the device's account. The
+  /// runner is the one of the subject's part.
+  void run(const std::function<void(int device, ModelRunner& runner)>& work);
+
+  /// Runners of a part of the model for each device, beside the others, of which `parts()` has none before.
+  /// `prepare` follows on each device's thread. Throws model::OutOfMemory; there are none then.
+  void add_parts(const std::vector<ModelPart>& parts, const std::function<void(ModelRunner& part)>& prepare);
+  void drop_parts() { parts_.clear(); }
+
+  /// What passes take from here on.
+  void use(const std::vector<KernelChoice>& kernels);
+
+  const Runners& whole() const { return whole_; }
+  const Runners& parts() const { return parts_; }
+  DeviceProbes& probes(int device) { return probes_[static_cast<std::size_t>(device)]; }
+  /// The first device's, which is every device's.
+  const MemoryAccount& account() const { return accounts_.front(); }
+  /// For so much more on each.
+  bool have_room(Bytes bytes) const;
+  int count() const { return subject_.options.devices.count; }
+  bool is_cuda() const { return subject_.options.devices.kind == DeviceKind::cuda; }
+
+ private:
+  at::Device device() const;
+  /// Of the device's thread, once.
+  void enter(int device);
+  std::unique_ptr<ModelRunner> make_runner(const ModelPart& part, std::size_t device);
+
+  const Subject& subject_;
+  std::vector<std::int64_t> micro_batch_sizes_;
+  std::vector<MemoryAccount> accounts_;            ///< per device
+  MemoryAccount host_memory_{available_memory()};  ///< where a GPU's samples are made
+  std::vector<DeviceProbes> probes_;               ///< per device
+  std::shared_ptr<const model::Kernels> kernels_;
+  Runners whole_, parts_;  ///< per device
+  DeviceGang gang_;
+};
+
+}  // namespace pp::profile
