@@ -86,9 +86,6 @@ constexpr std::array kTorchTitan{
     TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
                 [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
                 [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
-    TrainerRule{"--precision", "autocast or plain", "it keeps weights in float32, products in a half type",
-                [](const PlanRequest& r) { return r.precision != Precision::mixed; },
-                [](PlanRequest&, DType) {}},
     kRecompute,
     kFlush};
 
