@@ -210,7 +210,8 @@ void make(const Options& options, cli::Shell& shell) {
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
   if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
   if (peer) return make_peer_plan(options, *peer, shell);
-  std::vector<PlanningCase> cases = load_cases(options.profiles, options.cluster);
+  std::vector<PlanningCase> cases = load_profiles(options.profiles);
+  place(cases, options.cluster);
   for (const PlanningCase& one : cases) warn_about(one.profile);
   plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);

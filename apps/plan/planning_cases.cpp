@@ -77,7 +77,7 @@ void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>&
   }
 }
 
-std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options) {
+std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files) {
   std::vector<PlanningCase> cases;
   for (const std::string& file : files) {
     PlanningCase& one = cases.emplace_back(PlanningCase{file, cli::load(file, parse_profile), {}, {}, {}});
@@ -86,6 +86,10 @@ std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, cons
   for (std::size_t i = 1; i < cases.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) check_pair(cases[j], cases[i]);
   }
+  return cases;
+}
+
+void place(std::vector<PlanningCase>& cases, const ClusterOptions& options) {
   const auto smallest = std::ranges::min_element(
       cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
   const Cluster base = load_machine(options, smallest->profile);
@@ -94,7 +98,6 @@ std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, cons
     one.cluster = with_context(cli::input_name(one.file),
                                [&] { return machine_of(base, one.profile, cores, cases.size() > 1); });
   }
-  return cases;
 }
 
 }  // namespace pp::plan_tool

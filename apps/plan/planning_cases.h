@@ -17,11 +17,14 @@ struct PlanningCase {
   std::vector<plan::RunFactors> runs;  ///< what corrected the profile since
 };
 
+/// The profiles, without a machine. Several are of one model and type, and of CPU devices of different numbers
+/// of cores, or of different tensor degrees. Throws pp::Error (usage) that names the files.
+std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files);
+
 /// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()), or in its
-/// tensor groups (with_tensor_groups()). Several are of one model and type, and of CPU devices of different
-/// numbers of cores, or of different tensor degrees: devices that leave their cores open have the fewest.
-/// Throws pp::Error (usage) that names the files.
-std::vector<PlanningCase> load_cases(const std::vector<std::string>& files, const ClusterOptions& options);
+/// tensor groups (with_tensor_groups()): devices that leave their cores open have the fewest of all. Throws
+/// pp::Error (usage) that names the file.
+void place(std::vector<PlanningCase>& cases, const ClusterOptions& options);
 
 /// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made
 /// from it. Throws pp::Error (data) that names the report.

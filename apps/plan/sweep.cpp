@@ -10,6 +10,7 @@
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
@@ -19,7 +20,7 @@ namespace pp::plan_tool {
 namespace {
 
 struct Options {
-  std::string profile;
+  std::vector<std::string> profiles;
   ClusterOptions cluster;
   std::string devices, nodes;
   plan::TrainingBudget budget;
@@ -34,16 +35,25 @@ struct Options {
   std::string svg;
 };
 
-std::vector<Cluster> clusters_of(const Options& options, const Profile& profile) {
-  if (options.devices.empty() && options.nodes.empty()) return {load_cluster(options.cluster, profile)};
-  std::vector<Cluster> clusters;
-  ClusterOptions cluster = options.cluster;
+/// The machines of the grid.
+std::vector<ClusterOptions> machines_of(const Options& options) {
+  if (options.devices.empty() && options.nodes.empty()) return {options.cluster};
+  std::vector<ClusterOptions> machines;
   const bool nodes = !options.nodes.empty();
-  int& varied = nodes ? cluster.nodes : cluster.devices;
   for (const int count :
        cli::parse_counts(nodes ? options.nodes : options.devices, ',', nodes ? "--nodes" : "--devices")) {
-    varied = count;
-    clusters.push_back(load_cluster(cluster, profile));
+    ClusterOptions& machine = machines.emplace_back(options.cluster);
+    (nodes ? machine.nodes : machine.devices) = count;
+  }
+  return machines;
+}
+
+/// Per profile, each machine in its devices.
+std::vector<std::vector<Cluster>> clusters_of(const Options& options, std::vector<PlanningCase>& cases) {
+  std::vector<std::vector<Cluster>> clusters(cases.size());
+  for (const ClusterOptions& machine : machines_of(options)) {
+    place(cases, machine);
+    for (std::size_t i = 0; i < cases.size(); ++i) clusters[i].push_back(cases[i].cluster);
   }
   return clusters;
 }
@@ -55,7 +65,7 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
-plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
+plan::SweepSpec spec_of(const Options& options, const Profile& profile, std::vector<Cluster> clusters) {
   plan::PlanRequest request = options.request;
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   std::vector<std::string> schedules = options.schedules;
@@ -67,7 +77,7 @@ plan::SweepSpec spec_of(const Options& options, const Profile& profile) {
   } else if (schedules.empty()) {
     schedules = {"gpipe", "1f1b", "zb-h1"};
   }
-  return {.clusters = clusters_of(options, profile),
+  return {.clusters = std::move(clusters),
           .schedules = std::move(schedules),
           .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
           .request = request,
@@ -107,6 +117,16 @@ std::vector<Figure> figures_for(const plan::Throughput& known) {
   return list;
 }
 
+/// What rows of several profiles differ in.
+std::vector<cli::Column> profile_columns(std::span<const plan::SweepRow> rows) {
+  const auto differ = [&](auto member) {
+    return std::ranges::adjacent_find(rows, std::ranges::not_equal_to(), member) != rows.end();
+  };
+  if (differ(&plan::SweepRow::tensor_degree)) return {{"tensor"}};
+  if (differ(&plan::SweepRow::cores_per_device)) return {{"cores"}};
+  return {};
+}
+
 std::vector<Figure> figures_for(std::span<const plan::SweepRow> rows) {
   const auto planned = std::ranges::find_if(rows, [](const auto& row) { return row.figures() != nullptr; });
   return figures_for(planned == rows.end() ? plan::Throughput{} : planned->figures()->throughput);
@@ -118,6 +138,8 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
   const std::vector<Figure> figures = figures_for(rows);
   std::vector<cli::Column> columns{{"devices"}, {"schedule", cli::Align::left}, {"M"}};
   for (const Figure& figure : figures) columns.push_back(figure.column);
+  const std::vector<cli::Column> of_profile = profile_columns(rows);
+  columns.insert(columns.end(), of_profile.begin(), of_profile.end());
   if (with_front) columns.push_back({"front"});
   cli::Table table(columns);
   const std::vector<bool> front = plan::pareto_front(rows);
@@ -137,10 +159,15 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
       if (at == reasons.end()) reasons.push_back(reason);
     }
     cells.insert(cells.end(), result.begin(), result.end());
+    if (!of_profile.empty())
+      cells.push_back(std::to_string(
+          row.tensor_degree > 1 || row.cores_per_device == 0 ? row.tensor_degree : row.cores_per_device));
     if (with_front) cells.emplace_back(front[r] ? "*" : "");
     table.add(cells);
   }
   std::string text = table.text();
+  if (std::ranges::any_of(rows, &plan::SweepRow::estimated))
+    text += "times are estimated from the device's figures, not measured\n";
   if (with_front)
     text += "front: no other row takes less time for no more device hours, or the other way round\n";
   for (std::size_t i = 0; i < reasons.size(); ++i)
@@ -160,16 +187,25 @@ std::string picture_title(const Options& options, const Profile& profile) {
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);
 }
 
+std::vector<plan::SweepRow> rows_of(const Options& options, std::vector<PlanningCase>& cases) {
+  std::vector<std::vector<Cluster>> clusters = clusters_of(options, cases);
+  std::vector<std::vector<plan::SweepRow>> sweeps;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Profile& profile = cases[i].profile;
+    sweeps.push_back(plan::sweep(profile, spec_of(options, profile, std::move(clusters[i]))));
+  }
+  return plan::best_rows(sweeps);
+}
+
 void run_sweep(const Options& options, cli::Shell& shell) {
-  const Profile profile = cli::load(options.profile, parse_profile);
-  const plan::SweepSpec spec = spec_of(options, profile);
+  std::vector<PlanningCase> cases = load_profiles(options.profiles);
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
-  const std::vector<plan::SweepRow> rows = plan::sweep(profile, spec);
+  const std::vector<plan::SweepRow> rows = rows_of(options, cases);
 
   if (csv.wanted()) csv.write(plan::sweep_csv(rows));
   if (svg.wanted()) {
-    svg.write(plan::sweep_svg(rows, {picture_title(options, profile)}));
+    svg.write(plan::sweep_svg(rows, {picture_title(options, cases.front().profile)}));
   }
   if (!csv.is_stdout() && !svg.is_stdout())
     std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows, !options.nodes.empty()));
@@ -220,7 +256,12 @@ void add_sweep(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
   const cli::Command command =
       app.add_subcommand("sweep", "the best plan for every combination of devices, schedule and micro-batches");
-  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
+  command
+      .add_option(
+          "profile", options->profiles,
+          "a profile.json, or several as pp-plan make takes them: of each combination the fastest counts")
+      .required()
+      .type_name("PROFILE");
   command.add_option("--csv", options->csv, "write the rows as CSV; - for stdout").type_name("FILE");
   command.add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
       .type_name("FILE");

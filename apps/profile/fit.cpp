@@ -1,6 +1,7 @@
 // pp-profile fit: a device's figures from measured training steps.
 #include <algorithm>
 #include <array>
+#include <iomanip>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
+#include "apps/profile/run_peaks.h"
 #include "libplan/report/calibration.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/estimate/fit_device.h"
@@ -52,26 +54,37 @@ profile::StepWork step_of_report(std::string_view text) {
   return profile::step_work(plan.model, run);
 }
 
-void add_rows(const std::string& file, std::vector<profile::StepWork>& steps) {
+/// What the files say: every step, and the peaks of those that have one.
+struct Measured {
+  std::vector<profile::StepWork> steps;
+  std::vector<profile::PeakRun> peaks;
+
+  void add(profile::StepWork step, const std::optional<profile::PeakRun>& peak) {
+    steps.push_back(std::move(step));
+    if (peak) peaks.push_back(*peak);
+  }
+};
+
+void add_rows(const std::string& file, const profile::DeviceSpec& start, Measured& measured) {
   const std::vector<profile::MeasuredRun> runs = cli::load(file, profile::parse_measured_runs);
   std::map<std::string, ModelGraph> models;
   for (const profile::MeasuredRun& run : runs) {
     auto found = models.find(run.model);
     if (found == models.end()) found = models.emplace(run.model, load_model(run.model)).first;
-    steps.push_back(profile::step_work(found->second, run));
+    measured.add(profile::step_work(found->second, run), peak_of(run, found->second, start));
   }
 }
 
-std::vector<profile::StepWork> load_runs(const std::vector<std::string>& files) {
-  std::vector<profile::StepWork> steps;
+Measured load_runs(const std::vector<std::string>& files, const profile::DeviceSpec& start) {
+  Measured measured;
   for (const std::string& file : files) {
     if (file.ends_with(".json")) {
-      steps.push_back(cli::load(file, step_of_report));
+      measured.add(cli::load(file, step_of_report), cli::load(file, peak_of_report));
     } else {
-      add_rows(file, steps);
+      add_rows(file, start, measured);
     }
   }
-  return steps;
+  return measured;
 }
 
 std::vector<std::string> names_in(const std::string& text) {
@@ -88,53 +101,118 @@ std::string error_line(const std::string& what, const profile::FitError& error) 
          percent(error.median) + " in the median, signed " + percent(error.signed_mean) + '\n';
 }
 
-std::string summary(const profile::DeviceFit& fit, const profile::DeviceSpec& start, DType dtype) {
-  std::string text = error_line("before", fit.before) + error_line("fitted to a half", fit.fitted_half) +
-                     error_line("the other half", fit.other_half) + error_line("fitted to all", fit.all) + '\n';
+/// Of steps (profile::DeviceFit) or of peaks (profile::MemoryFit).
+template <class Fit>
+std::string error_lines(const std::string& of, const Fit& fit) {
+  return error_line(of + "before", fit.before) + error_line(of + "fitted to a half", fit.fitted_half) +
+         error_line(of + "the other half", fit.other_half) + error_line(of + "fitted to all", fit.all) + '\n';
+}
+
+template <class Fit>
+Json error_json(const Fit& fit) {
+  Json json;
+  for (const auto& [name, error] : {std::pair{"before", fit.before}, std::pair{"fitted_half", fit.fitted_half},
+                                    std::pair{"other_half", fit.other_half}, std::pair{"all", fit.all}}) {
+    json[name] = {{"runs", error.runs},
+                  {"mean", error.mean},
+                  {"median", error.median},
+                  {"signed_mean", error.signed_mean}};
+  }
+  return json;
+}
+
+/// All that is said of a fit. `memory`, or why there is none.
+struct Result {
+  profile::DeviceSpec start;
+  DType dtype = DType::float32;
+  profile::DeviceFit fit;
+  std::optional<profile::MemoryFit> memory;
+  std::string memory_left;
+};
+
+std::string change_line(const std::string& name, double from, double to) {
+  std::ostringstream line;
+  line << std::setprecision(10) << name << ": " << from << " -> " << to << '\n';
+  return line.str();
+}
+
+std::string summary(const Result& result) {
+  const auto& [start, dtype, fit, memory, memory_left] = result;
+  std::string text = error_lines("", fit);
+  if (memory) text += error_lines("peak bytes, ", *memory);
   for (const profile::FitParameter& parameter : profile::fit_parameters()) {
     if (std::ranges::find(fit.fitted, parameter.name) == fit.fitted.end()) continue;
-    std::ostringstream line;
-    line << parameter.name << ": " << parameter.get(start, dtype) << " -> " << parameter.get(fit.device, dtype);
-    text += line.str() + '\n';
+    text += change_line(parameter.name, parameter.get(start, dtype), parameter.get(fit.device, dtype));
+  }
+  if (memory) {
+    text += change_line("context_bytes", static_cast<double>(start.context.value),
+                        static_cast<double>(memory->context.value)) +
+            change_line("memory_rounding", start.memory_rounding, memory->rounding);
   }
   for (const std::string& name : fit.unseen) text += name + ": left as it is, no run depends on it\n";
+  if (!memory) text += "context_bytes, memory_rounding: left as they are, " + memory_left + '\n';
   return text;
 }
 
-Json error_json(const profile::FitError& error) {
-  return {
-      {"runs", error.runs}, {"mean", error.mean}, {"median", error.median}, {"signed_mean", error.signed_mean}};
+Json result_json(const Result& result) {
+  Json json = error_json(result.fit);
+  json["fitted"] = result.fit.fitted;
+  json["unseen"] = result.fit.unseen;
+  json["device"] = profile::to_json(result.fit.device);
+  if (result.memory) {
+    json["memory"] = error_json(*result.memory);
+  } else {
+    json["memory_left"] = result.memory_left;
+  }
+  return json;
 }
 
-Json fit_json(const profile::DeviceFit& fit) {
-  return {{"before", error_json(fit.before)},
-          {"fitted_half", error_json(fit.fitted_half)},
-          {"other_half", error_json(fit.other_half)},
-          {"all", error_json(fit.all)},
-          {"fitted", fit.fitted},
-          {"unseen", fit.unseen},
-          {"device", profile::to_json(fit.device)}};
+Result fit_to(const Measured& measured, const profile::DeviceSpec& start, const profile::FitOptions& options) {
+  Result result{.start = start,
+                .dtype = measured.steps.empty() ? DType::float32 : measured.steps[0].run.dtype,
+                .fit = profile::fit_device(start, measured.steps, options),
+                .memory = {},
+                .memory_left = {}};
+  if (const auto unseen = profile::memory_unseen(start, measured.peaks)) {
+    result.memory_left = *unseen;
+    return result;
+  }
+  result.memory = profile::fit_memory(start, measured.peaks, options.seed);
+  result.fit.device.context = result.memory->context;
+  result.fit.device.memory_rounding = result.memory->rounding;
+  return result;
+}
+
+/// Where the fitted figures come from.
+std::string source_of(const Result& result, const std::string& source) {
+  const profile::DeviceFit& fit = result.fit;
+  std::string text = source + "; fitted by pp-profile fit to " + std::to_string(fit.all.runs) +
+                     " measured steps, off by " + percent(fit.all.mean) +
+                     " in the mean; fitted to a random half, by " + percent(fit.other_half.mean) +
+                     " on the other";
+  if (result.memory)
+    text += "; memory to " + std::to_string(result.memory->all.runs) + " measured peaks, off by " +
+            percent(result.memory->all.mean) + ", on the other half by " +
+            percent(result.memory->other_half.mean);
+  return text;
 }
 
 void fit(const Options& options, const cli::Shell& shell) {
   const profile::DeviceSpec start = cli::load(options.device, profile::parse_device_spec);
-  const std::vector<profile::StepWork> runs = load_runs(options.runs);
+  const Measured measured = load_runs(options.runs, start);
   cli::Output output(options.output);
-  profile::DeviceFit fit = profile::fit_device(
-      start, runs, {.parameters = names_in(options.parameters), .seed = static_cast<unsigned>(options.seed)});
-  if (!options.name.empty()) fit.device.name = options.name;
-  const std::string fitted = "fitted by pp-profile fit to " + std::to_string(fit.all.runs) +
-                             " measured steps, off by " + percent(fit.all.mean) +
-                             " in the mean; fitted to a random half, by " + percent(fit.other_half.mean) +
-                             " on the other";
-  fit.device.source = (options.source.empty() ? start.source : options.source) + "; " + fitted;
-  const std::string text = dump_json(profile::to_json(fit.device));
+  Result result =
+      fit_to(measured, start,
+             {.parameters = names_in(options.parameters), .seed = static_cast<unsigned>(options.seed)});
+  profile::DeviceSpec& device = result.fit.device;
+  if (!options.name.empty()) device.name = options.name;
+  device.source = source_of(result, options.source.empty() ? start.source : options.source);
   if (output.is_stdout()) {
-    std::cerr << summary(fit, start, runs.front().run.dtype);
+    std::cerr << summary(result);
   } else {
-    std::cout << (shell.json ? dump_json(fit_json(fit)) : summary(fit, start, runs.front().run.dtype));
+    std::cout << (shell.json ? dump_json(result_json(result)) : summary(result));
   }
-  output.write(text);
+  output.write(dump_json(profile::to_json(device)));
 }
 
 }  // namespace

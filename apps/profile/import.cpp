@@ -12,11 +12,12 @@
 #include "libplan/peers/dnn_partitioning_json.h"
 #include "libplan/peers/pipedream_text.h"
 #include "libplan/peers/piper_json.h"
+#include "libplan/peers/sailor_json.h"
 
 namespace pp::profile_tool {
 namespace {
 
-enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper };
+enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper, sailor };
 
 struct Options {
   std::string file;
@@ -24,6 +25,7 @@ struct Options {
   Format format = Format::automatic;
   std::string time_unit;
   int batch_size = 0;  ///< 0: as the file's name says, else 1
+  std::string entry, sizes;
 };
 
 }  // namespace
@@ -36,7 +38,8 @@ struct EnumNames<profile_tool::Format> {
                                     std::pair{profile_tool::Format::pipedream, "pipedream"sv},
                                     std::pair{profile_tool::Format::dapple, "dapple"sv},
                                     std::pair{profile_tool::Format::dnn_partitioning, "dnn-partitioning"sv},
-                                    std::pair{profile_tool::Format::piper, "piper"sv}};
+                                    std::pair{profile_tool::Format::piper, "piper"sv},
+                                    std::pair{profile_tool::Format::sailor, "sailor"sv}};
 };
 }  // namespace pp
 
@@ -58,6 +61,15 @@ plan::TimeUnit time_unit(const Options& options) {
   return parse_enum<plan::TimeUnit>(options.time_unit, "--time-unit", ErrorKind::usage);
 }
 
+Profile import_sailor(std::string_view text, const Options& options) {
+  if (options.entry.empty() || options.sizes.empty()) {
+    throw Error(ErrorKind::usage,
+                "Sailor's files have times of several models and GPUs, and no bytes; add --entry MODEL/GPU and "
+                "--sizes PROFILE, which pp-profile estimate makes of the model");
+  }
+  return plan::import_sailor(text, options.entry, cli::load(options.sizes, parse_profile));
+}
+
 Profile import_as(Format format, std::string_view text, const std::string& name, const Options& options) {
   const int batch_size = options.batch_size > 0 ? options.batch_size : plan::batch_size_in_name(name);
   switch (format) {
@@ -66,6 +78,7 @@ Profile import_as(Format format, std::string_view text, const std::string& name,
     case Format::dapple: return plan::import_pipedream(text, name, batch_size);
     case Format::dnn_partitioning: return plan::import_dnn_partitioning(text, name, batch_size);
     case Format::piper: return plan::import_piper(text, name, batch_size, time_unit(options));
+    case Format::sailor: return import_sailor(text, options);
   }
   throw Error(ErrorKind::internal, "unknown format");
 }
@@ -96,10 +109,19 @@ void add_import(const cli::Command& app, cli::Shell& shell) {
       .check(cli::whole_number(1));
   command.add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
       .type_name("UNIT");
-  static constexpr std::array<std::string_view, 3> kExamples{
+  command.add_option("--entry", options->entry, "of Sailor's files: whose times, such as OPT-350/GH-96")
+      .type_name("MODEL/GPU");
+  command
+      .add_option(
+          "--sizes", options->sizes,
+          "of Sailor's files, which have no bytes: a profile of the same model and tensor degree that has")
+      .type_name("PROFILE");
+  static constexpr std::array<std::string_view, 4> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",
       "pp-profile import graph.txt --batch-size 64 -o profile.json",
-      "pp-profile import graph.json --format piper --time-unit ms -o profile.json"};
+      "pp-profile import graph.json --format piper --time-unit ms -o profile.json",
+      "pp-profile import profiles.json --format sailor --entry OPT-350/GH-96 --sizes sizes.json -o "
+      "profile.json"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { import(*options, shell); });
 }

@@ -102,12 +102,14 @@ void add_parallelism(Toml& toml, const Plan& plan, const detail::Lane& lane, con
       .raw(module_lists(blocks));
 }
 
+/// Whether products are in a half type and weights in float32: FSDP shards those and gathers half ones.
+bool is_mixed(const Training& training) { return training.precision != Precision::plain; }
+
 /// Everything in one type, or weights in float32 and products in a half type.
 void add_types(Toml& toml, const Training& training) {
   const bool half = training.dtype == DType::bfloat16;
-  const bool weights = half && training.precision == Precision::plain;
-  toml.set("dtype", weights ? "bfloat16" : "float32")
-      .set("mixed_precision_param", half ? "bfloat16" : "float32");
+  toml.set("dtype", half && !is_mixed(training) ? "bfloat16" : "float32")
+      .set("mixed_precision_param", half || is_mixed(training) ? "bfloat16" : "float32");
 }
 
 /// Without a pipeline a rank accumulates over micro-batches of its local batch size.
@@ -117,23 +119,36 @@ int local_batch(const Plan& plan, const detail::Lane& lane) {
   return training.mini_batch / (pipeline ? lane.replicas() : training.micro_batches);
 }
 
-detail::TrainerNotes notes_of(const Plan& plan, const detail::LanguageSizes& sizes, int blocks) {
+/// FSDP casts, and with one replica it is off; of a single device autocast takes its place.
+bool computes_whole(const Plan& plan, const detail::Lane& lane) {
+  return is_mixed(plan.training) && lane.replicas() == 1 &&
+         (lane.programs.size() > 1 || plan.tensor_degree > 1);
+}
+
+detail::TrainerNotes notes_of(const Plan& plan, const detail::Lane& lane, const detail::LanguageSizes& sizes,
+                              int blocks) {
   const detail::Processes processes = detail::processes_of(plan);
   const auto count = [](const std::string& name, std::int64_t n) {
     return n > 0 ? ", " + name + " " + std::to_string(n) : "";
   };
-  return {.trainer = "TorchTitan (0.2.1)",
-          .launch = "cd DIR && torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
-                    std::to_string(processes.nodes) + " -m torchtitan.train --job.config_file config.toml\n",
-          .yours = {"model.name and model.flavor: one of " + std::to_string(blocks) + " layers" +
-                        count("width", sizes.width) + count("heads", sizes.heads) +
-                        count("key-value heads", sizes.key_value_heads) +
-                        count("feed-forward width", sizes.feed_forward) + count("vocabulary", sizes.vocabulary),
-                    "hf_assets_path, dataset, learning rate, steps",
-                    "with data degree 1 its FSDP, which casts to bfloat16, is off: see mixed_precision_param"},
-          .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "
-                           "planned where replicas are several",
-                           "torch.compile and its fused kernels"}};
+  detail::TrainerNotes notes{
+      .trainer = "TorchTitan (0.2.1)",
+      .launch = "cd DIR && torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
+                std::to_string(processes.nodes) + " -m torchtitan.train --job.config_file config.toml\n",
+      .yours = {"model.name and model.flavor: one of " + std::to_string(blocks) + " layers" +
+                    count("width", sizes.width) + count("heads", sizes.heads) +
+                    count("key-value heads", sizes.key_value_heads) +
+                    count("feed-forward width", sizes.feed_forward) + count("vocabulary", sizes.vocabulary),
+                "hf_assets_path, dataset, learning rate, steps"},
+      .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "
+                       "planned where replicas are several",
+                       "torch.compile and its fused kernels"}};
+  if (computes_whole(plan, lane)) {
+    notes.not_modelled.emplace_back(
+        "with one replica its FSDP, which casts to bfloat16, is off, and so is autocast: products are of "
+        "float32, which takes longer than planned; plan with --precision plain, or for several replicas");
+  }
+  return notes;
 }
 
 }  // namespace
@@ -146,8 +161,6 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTrainer);
   const detail::LanguageSizes sizes = detail::language_sizes(model, row);
   const std::string mode = checkpoint_mode(plan, row, lane, lost);
-  if (plan.training.precision == Precision::mixed)
-    lost.add("it keeps weights in float32, not in a half type; plan with --precision autocast");
   const auto order = detail::rank_order(plan, lane);
   if (!order || order == detail::RankOrder::pipelines)
     lost.add(
@@ -172,7 +185,7 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   out.files = {{"config.toml", toml.text()}};
   if (lane.programs.size() > 1) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back(
-      {"README.md", detail::trainer_readme(plan, lane, notes_of(plan, sizes, row.size()), out.lost)});
+      {"README.md", detail::trainer_readme(plan, lane, notes_of(plan, lane, sizes, row.size()), out.lost)});
   return out;
 }
 

@@ -50,12 +50,10 @@ constexpr TrainerRule kEven{"--replicas", "one number that divides the micro-bat
                                      r.replicas.end();
                             },
                             [](PlanRequest& r, DType) { r.even_replicas = true; }};
-constexpr TrainerRule kRecompute{"--recompute", "never or always", "it recomputes in every layer or in none",
-                                 [](const PlanRequest& r) {
-                                   return r.recompute == RecomputeMode::never ||
-                                          r.recompute == RecomputeMode::always;
-                                 },
-                                 [](PlanRequest&, DType) {}};
+constexpr TrainerRule kRecompute{"--recompute", "never, always, or the better of both by auto",
+                                 "it recomputes in every layer or in none",
+                                 [](const PlanRequest& r) { return r.recompute != RecomputeMode::except_last; },
+                                 [](PlanRequest& r, DType) { r.uniform_recompute = true; }};
 constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
                              "it updates weights when all micro-batches of a step are through",
                              [](const PlanRequest& r) { return !r.allow_async && !r.weight_policy; },
@@ -88,9 +86,6 @@ constexpr std::array kTorchTitan{
     TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
                 [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
                 [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
-    TrainerRule{"--precision", "autocast or plain", "it keeps weights in float32, products in a half type",
-                [](const PlanRequest& r) { return r.precision != Precision::mixed; },
-                [](PlanRequest&, DType) {}},
     kRecompute,
     kFlush};
 

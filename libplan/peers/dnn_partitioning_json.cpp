@@ -120,7 +120,7 @@ Profile import_dnn_partitioning(std::string_view text, std::string_view name, in
   ObjectReader file(json, "");
   const std::vector<ForeignLayer> layers = Graph(file).layers(batch_size);
   require_names(layers);
-  Profile profile = foreign_profile(name, "dnn-partitioning", layers, batch_size);
+  Profile profile = foreign_profile(name, "dnn-partitioning", layers);
   if (file.has("maxSizePerFPGA")) profile.device.memory = read_bytes(file, "maxSizePerFPGA");
   profile.estimated = {"input_gradient_s", "output_bytes", "saved_bytes", "batch_size"};
   return profile;

@@ -37,8 +37,8 @@ std::vector<int> sorted(const std::vector<ForeignLayer>& layers, const std::vect
 
 TimeStat imported_time(Seconds time) { return {time, time, time, 0}; }
 
-Profile foreign_profile(std::string_view name, std::string_view format, const std::vector<ForeignLayer>& layers,
-                        int batch_size) {
+Profile foreign_profile(std::string_view name, std::string_view format,
+                        const std::vector<ForeignLayer>& layers) {
   if (layers.empty()) throw Error(ErrorKind::data, "the graph has no layer");
   std::vector<std::set<int>> consumers(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -50,7 +50,8 @@ Profile foreign_profile(std::string_view name, std::string_view format, const st
   profile.device.kind = DeviceKind::cuda;  // what its authors measured on
   profile.device.name = "imported";
   profile.mode = ProfileMode::imported;
-  profile.micro_batch_sizes = {batch_size};
+  for (const LayerPoint& point : layers.front().profile.points)
+    profile.micro_batch_sizes.push_back(point.micro_batch_size);
   for (const int index : sorted(layers, consumers)) {
     const ForeignLayer& source = layers[at(index)];
     Layer layer{.name = source.profile.name,
@@ -59,7 +60,8 @@ Profile foreign_profile(std::string_view name, std::string_view format, const st
                 .attributes = {},
                 .weights_of = {}};
     for (const int producer : source.producers) layer.inputs.push_back(layers[at(producer)].profile.name);
-    layer.attributes["output_bytes"] = source.profile.points.front().output.value / batch_size;
+    const LayerPoint& smallest = source.profile.points.front();
+    layer.attributes["output_bytes"] = smallest.output.value / smallest.micro_batch_size;
     if (consumers[at(index)].empty()) profile.model.outputs.push_back(layer.name);
     profile.model.layers.push_back(std::move(layer));
     profile.layers.push_back(source.profile);

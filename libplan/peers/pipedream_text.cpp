@@ -217,7 +217,7 @@ Profile import_pipedream(std::string_view text, std::string_view name, int batch
   graph.read(text);
   graph.drop_inputs_and_items();
 
-  Profile profile = foreign_profile(name, "pipedream", graph.layers(batch_size), batch_size);
+  Profile profile = foreign_profile(name, "pipedream", graph.layers(batch_size));
   profile.estimated = {"input_gradient_s", "saved_bytes", "batch_size"};
   return profile;
 }

@@ -171,7 +171,7 @@ class Graph {
 Profile import_piper(std::string_view text, std::string_view name, int batch_size, TimeUnit unit) {
   const Json json = parse_json(text);
   ObjectReader file(json, "");
-  Profile profile = foreign_profile(name, "piper", Graph(file, batch_size, unit).layers, batch_size);
+  Profile profile = foreign_profile(name, "piper", Graph(file, batch_size, unit).layers);
   if (file.has("maxMemoryPerDevice")) profile.device.memory = read_bytes(file, "maxMemoryPerDevice");
   for (const char* key : {"bandwidth", "mbsInBatch"}) {
     if (file.has(key)) profile.context[key] = file.raw(key).dump();

@@ -1,6 +1,7 @@
 #include "libplan/report/sweep.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/search/parallel.h"
@@ -74,10 +75,27 @@ std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
   std::vector<SweepRow> rows(cells.size());
   for_each_index(cells.size(), spec.threads, [&](std::size_t i) {
     const Cell& cell = cells[i];
-    rows[i] = {static_cast<int>(cell.cluster->devices.size()) * profile.tensor_degree, cell.schedule,
-               cell.micro_batches, best_of(profile, cell, spec)};
+    rows[i] = {static_cast<int>(cell.cluster->devices.size()) * profile.tensor_degree,
+               cell.schedule,
+               cell.micro_batches,
+               best_of(profile, cell, spec),
+               profile.tensor_degree,
+               profile.device.kind == DeviceKind::cpu ? profile.device.cores_per_device : 0,
+               profile.mode == ProfileMode::estimated};
   });
   return rows;
+}
+
+std::vector<SweepRow> best_rows(std::span<const std::vector<SweepRow>> sweeps) {
+  std::vector<SweepRow> best = sweeps.front();
+  const auto step = [](const SweepRow& row) {
+    return row.figures() ? row.figures()->step : Seconds(std::numeric_limits<double>::infinity());
+  };
+  for (const std::vector<SweepRow>& rows : sweeps.subspan(1)) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (step(rows[i]) < step(best[i])) best[i] = rows[i];
+  }
+  return best;
 }
 
 std::vector<bool> pareto_front(std::span<const SweepRow> rows) {

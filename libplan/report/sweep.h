@@ -50,6 +50,9 @@ struct SweepRow {
   std::string schedule;
   int micro_batches = 1;
   std::variant<SweepFigures, SweepFailure> result;
+  int tensor_degree = 1;     ///< of the profile
+  int cores_per_device = 0;  ///< of the profile; 0: GPUs
+  bool estimated = false;    ///< the profile's times were not measured
   bool operator==(const SweepRow&) const = default;
 
   /// Null for a combination without a plan.
@@ -60,6 +63,10 @@ struct SweepRow {
 /// row; of other errors the first in row order leaves, after the work in progress. Throws pp::Error (usage) for
 /// an unknown schedule and a spec without a mini-batch, which no combination could answer.
 std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec);
+
+/// Of sweeps over the same grid, one for each of several profiles: of each combination the row with the least
+/// step, of equals the first; where none has a plan the first.
+std::vector<SweepRow> best_rows(std::span<const std::vector<SweepRow>> sweeps);
 
 /// Per row whether it is on the Pareto front of time and money: no other row trains as many samples in less of
 /// one and no more of the other, money being devices times time. Of rows equal in both the first. Rows without

@@ -62,12 +62,27 @@ constexpr std::array kColumns{
 
 constexpr std::string_view kFront = "front";
 
+/// Of the profile that the row's plan was made from.
+constexpr std::array kProfileColumns{
+    Column{"tensor_degree", [](const SweepRow& row) { return Json(row.tensor_degree); }},
+    Column{"cores_per_device",
+           [](const SweepRow& row) { return row.cores_per_device > 0 ? Json(row.cores_per_device) : Json(); }},
+    Column{"estimated", [](const SweepRow& row) { return Json(row.estimated); }}};
+
 template <class Value>
 std::string record(const Value& value, Json front) {
   std::vector<Json> fields;
   for (const Column& column : kColumns) fields.push_back(value(column));
   fields.push_back(std::move(front));
+  for (const Column& column : kProfileColumns) fields.push_back(value(column));
   return csv_record(fields);
+}
+
+void add_columns(Json& object, std::span<const Column> columns, const SweepRow& row) {
+  for (const Column& column : columns) {
+    Json value = column.value(row);
+    if (!value.is_null()) object[std::string(column.name)] = std::move(value);
+  }
 }
 
 }  // namespace
@@ -90,11 +105,9 @@ Json to_json(std::span<const SweepRow> rows) {
   Json array = Json::array();
   for (std::size_t r = 0; r < rows.size(); ++r) {
     Json& object = array.emplace_back(Json::object());
-    for (const Column& column : kColumns) {
-      Json value = column.value(rows[r]);
-      if (!value.is_null()) object[std::string(column.name)] = std::move(value);
-    }
+    add_columns(object, kColumns, rows[r]);
     object[std::string(kFront)] = bool(front[r]);
+    add_columns(object, kProfileColumns, rows[r]);
   }
   return array;
 }

@@ -208,7 +208,11 @@ void check_precision(const Profile& profile, const PlanRequest& request) {
   const bool half = size_of(profile.dtype) == 2;
   const std::string found = ", and the profile is of " + std::string(name_of(profile.dtype));
   if (request.precision == Precision::autocast && !whole)
-    refuse("precision autocast keeps float32 weights" + found + "; profile the model with --dtype float32");
+    refuse("precision autocast keeps float32 weights" + found + "; profile the model with --dtype float32" +
+           (half
+                ? ", or plan with --precision mixed, which holds as many bytes: half weights for the products, "
+                  "float32 ones for the updates"
+                : ""));
   if (request.precision == Precision::mixed && !half)
     refuse("precision mixed keeps weights of a half type" + found +
            "; profile the model with --dtype bfloat16");

@@ -42,7 +42,8 @@ struct DeviceSpec {
   std::string source;  ///< where the figures come from
   DeviceKind kind = DeviceKind::cuda;
   Bytes memory;
-  Bytes context;  ///< of it, what the driver and libraries take before the first tensor
+  Bytes context;               ///< of it, what the driver and libraries take before the first tensor
+  double memory_rounding = 1;  ///< bytes that the allocator takes per byte of tensors, at least 1
   BytesPerSecond memory_bandwidth;
   double memory_efficiency = 1;    ///< the share of it that kernels reach
   Bytes cache;                     ///< of what a kernel moves, so much comes at the cache's rate

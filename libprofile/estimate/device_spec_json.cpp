@@ -12,6 +12,7 @@ constexpr int kVersion = 1;
 constexpr NumberRange kShare{.min = 0.01, .max = 1};
 constexpr NumberRange kFlops{.min = 1e6, .max = 1e18};  // outside it is another unit
 constexpr NumberRange kTraffic{.min = 0.01, .max = 100};
+constexpr NumberRange kRounding{.min = 1, .max = 10};
 constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
 TypeRates read_rates(ObjectReader& reader) {
@@ -48,6 +49,7 @@ DeviceSpec read_spec(ObjectReader& reader) {
   device.memory = Bytes(reader.integer("memory_bytes"));
   if (reader.has("context_bytes"))
     device.context = Bytes(reader.integer("context_bytes", {.max = device.memory.value}));
+  if (reader.has("memory_rounding")) device.memory_rounding = reader.number("memory_rounding", kRounding);
   device.memory_bandwidth = BytesPerSecond(reader.number("memory_bandwidth_bytes_per_s", kBandwidth));
   device.memory_efficiency = reader.number("memory_efficiency", kShare);
   device.cache = Bytes(reader.integer("cache_bytes"));
@@ -114,6 +116,7 @@ Json to_json(const DeviceSpec& device) {
   Json json{{"format", kFormat},       {"version", kVersion},          {"name", device.name},
             {"source", device.source}, {"kind", name_of(device.kind)}, {"memory_bytes", device.memory.value}};
   if (device.context > Bytes(0)) json["context_bytes"] = device.context.value;
+  if (device.memory_rounding > 1) json["memory_rounding"] = device.memory_rounding;
   json.update(Json{{"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value},
                    {"memory_efficiency", device.memory_efficiency},
                    {"cache_bytes", device.cache.value},

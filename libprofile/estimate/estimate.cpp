@@ -26,6 +26,13 @@ constexpr Optimizer kOptimizers[] = {{"sgd", 1}, {"adam", 2}, {"adamw", 2}, {"rm
 TimeStat exactly(Seconds time) { return {time, time, time, 0}; }
 Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
 
+/// What tensors can fill of the device.
+Bytes tensor_memory(const DeviceSpec& device) {
+  const Bytes left = device.memory - device.context;
+  if (device.memory_rounding == 1) return left;
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(left.value) / device.memory_rounding));
+}
+
 class Estimate {
  public:
   Estimate(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options)
@@ -44,7 +51,7 @@ class Estimate {
       profile.context["sequence_parallel"] = options_.sequence_parallel ? "true" : "false";
     if (options_.checkpoint) profile.context["checkpoint"] = "blocks";
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
-    profile.device.memory -= device_.context;
+    profile.device.memory = tensor_memory(device_);
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
     profile.device.peak_flops_per_s = rates_.rates.product_flops_per_s;
     profile.dtype = options_.dtype;

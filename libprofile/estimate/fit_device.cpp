@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <random>
 #include <unsupported/Eigen/NonLinearOptimization>
 #include <unsupported/Eigen/NumericalDiff>
 #include <utility>
@@ -208,20 +206,9 @@ std::vector<const StepWork*> pointers(std::span<const StepWork> runs) {
 }
 
 FitError error_of(const std::vector<const StepWork*>& runs, const DeviceSpec& device) {
-  std::vector<double> absolute;
-  FitError error;
-  for (const StepWork* step : runs) {
-    const double off = step_time(*step, device) / step->run.step - 1;
-    error.signed_mean += off;
-    absolute.push_back(std::abs(off));
-  }
-  error.runs = static_cast<int>(runs.size());
-  if (runs.empty()) return error;
-  error.signed_mean /= error.runs;
-  error.mean = std::accumulate(absolute.begin(), absolute.end(), 0.0) / error.runs;
-  std::ranges::sort(absolute);
-  error.median = absolute[absolute.size() / 2];
-  return error;
+  std::vector<double> ratios;
+  for (const StepWork* step : runs) ratios.push_back(step_time(*step, device) / step->run.step);
+  return fit_error(ratios);
 }
 
 }  // namespace
@@ -260,11 +247,11 @@ DeviceFit fit_device(const DeviceSpec& start, std::span<const StepWork> runs, co
                                       " parameters, two for each are needed; measure "
                                       "more, or name fewer with --parameters");
   }
-  std::vector<const StepWork*> order = pointers(runs);
-  std::mt19937 random(options.seed);
-  for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>((order.size() + 1) / 2);
-  const std::vector<const StepWork*> half(order.begin(), middle), rest(middle, order.end());
+  const std::vector<const StepWork*> order = pointers(runs);
+  const auto [one, other] = random_halves(order.size(), options.seed);
+  std::vector<const StepWork*> half, rest;
+  for (const std::size_t position : one) half.push_back(order[position]);
+  for (const std::size_t position : other) rest.push_back(order[position]);
   const DeviceSpec of_half = Problem(start, seen, half).solve();
   fit.fitted_half = error_of(half, of_half);
   fit.other_half = error_of(rest, of_half);

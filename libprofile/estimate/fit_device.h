@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libprofile/estimate/device_spec.h"
+#include "libprofile/estimate/fit_error.h"
 #include "libprofile/estimate/step_model.h"
 
 namespace pp::profile {
@@ -28,11 +29,6 @@ struct FitOptions {
   unsigned seed = 1;                    ///< of the halves
 };
 
-/// Of |predicted / measured - 1| and of predicted / measured - 1.
-struct FitError {
-  double mean = 0, median = 0, signed_mean = 0;
-  int runs = 0;
-};
 FitError error_of(std::span<const StepWork> runs, const DeviceSpec& device);
 
 struct DeviceFit {

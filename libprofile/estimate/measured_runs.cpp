@@ -11,9 +11,9 @@
 namespace pp::profile {
 namespace {
 
-constexpr std::array<std::string_view, 11> kColumns{"model",    "micro_batch", "micro_batches",     "stages",
-                                                    "replicas", "tensor",      "sequence_parallel", "recompute",
-                                                    "dtype",    "step_s",      "peak_bytes"};
+constexpr std::array<std::string_view, 13> kColumns{
+    "precision", "sharded",           "model",     "micro_batch", "micro_batches", "stages",    "replicas",
+    "tensor",    "sequence_parallel", "recompute", "dtype",       "step_s",        "peak_bytes"};
 constexpr double kMostSeconds = 1e6, kMostBytes = 1e18;
 constexpr std::array<std::string_view, 4> kRequired{"model", "micro_batch", "micro_batches", "step_s"};
 
@@ -95,6 +95,8 @@ MeasuredRun run_of(const Row& row, int line) {
   run.recompute = row.flag("recompute", false);
   run.dtype = parse_enum<DType>(row.text("dtype", "bfloat16"), "line " + std::to_string(line) + ": dtype",
                                 ErrorKind::data);
+  run.precision = row.text("precision", run.precision);
+  run.sharded = row.flag("sharded", false);
   run.step = Seconds(row.number("step_s", kMostSeconds));
   if (!row.text("peak_bytes").empty())
     run.peak = Bytes(static_cast<std::int64_t>(row.number("peak_bytes", kMostBytes)));
@@ -107,7 +109,7 @@ void check_header(const std::vector<std::string>& header, int line) {
     if (std::ranges::find(kColumns, column) == kColumns.end())
       refuse(line, "unknown column \"" + column +
                        "\"; use model, micro_batch, micro_batches, stages, replicas, "
-                       "tensor, sequence_parallel, recompute, dtype, step_s, peak_bytes");
+                       "tensor, sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
     if (std::ranges::count(header, column) > 1) refuse(line, "column " + column + " is there twice; keep one");
   }
   for (const std::string_view column : kRequired) {

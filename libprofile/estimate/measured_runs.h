@@ -20,18 +20,20 @@ struct MeasuredRun {
   int replicas = 1;
   int tensor_degree = 1;
   bool sequence_parallel = true;
-  bool recompute = false;  ///< every block runs its forward again in its backward
+  bool recompute = false;           ///< every block runs its forward again in its backward
+  std::string precision = "plain";  ///< of weights, gradients and state, as --precision of pp-plan
+  bool sharded = false;             ///< replicas share the optimizer's state
   DType dtype = DType::bfloat16;
   Seconds step{};
-  std::optional<Bytes> peak = std::nullopt;  ///< of the fullest device, allocated; nothing is fitted to it
+  std::optional<Bytes> peak = std::nullopt;  ///< of the fullest device
   int line = 0;                              ///< of the file
   bool operator==(const MeasuredRun&) const = default;
 };
 
 /// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor,
-/// sequence_parallel, recompute, dtype, step_s, peak_bytes in any order; all but model, micro_batch,
-/// micro_batches and step_s may be missing. Empty lines and lines that begin with # are skipped. Throws
-/// pp::Error (data): line, column, value and what is allowed.
+/// sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes in any order; all but model,
+/// micro_batch, micro_batches and step_s may be missing. Empty lines and lines that begin with # are skipped.
+/// Throws pp::Error (data): line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
 
 }  // namespace pp::profile

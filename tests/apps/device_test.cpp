@@ -1,5 +1,6 @@
 // Devices that are not at hand, from the shell: groups that share layers, checkpointed blocks, figures fitted
 // to measured steps.
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -135,6 +136,108 @@ TEST_SUITE("apps/device") {
     CHECK(source.find("fitted by pp-profile fit to 3 measured steps") != std::string::npos);
   }
 
+  TEST_CASE("context and rounding are fitted to peaks, beside what pp-plan counts for the same runs") {
+    const Folder folder;
+    folder.output("pp-profile", {"estimate", kModel, "--device-spec", kA100, "--dtype", "bfloat16",
+                                 "--micro-batch-sizes", "1,2,4,8", "-o", "p.json"});
+    // Each run is measured as 600 MB and 1.25 times what its plan of two replicas counts.
+    std::string runs = "model,micro_batch,micro_batches,replicas,precision,sharded,step_s,peak_bytes\n";
+    for (const int size : {1, 2, 4, 8}) {
+      folder.output("pp-plan", {"p.json",
+                                "--devices",
+                                "2",
+                                "--bandwidth",
+                                "230GB/s",
+                                "--mini-batch",
+                                std::to_string(4 * size),
+                                "--micro-batch-size",
+                                std::to_string(size),
+                                "--schedule",
+                                "1f1b",
+                                "--window",
+                                "win",
+                                "--stages",
+                                "1",
+                                "--replicas",
+                                "2",
+                                "--optimizer",
+                                "adam",
+                                "--precision",
+                                "mixed",
+                                "--shard",
+                                "optimizer",
+                                "-o",
+                                "plan.json"});
+      const Json plan = pp::parse_json(pp::read_file(folder.path() / "plan.json"));
+      const double counted = plan["predicted"]["workers"][0]["peak_bytes"].get<double>();
+      runs += '"' + kModel + "\"," + std::to_string(size) + ",2,2,mixed,1,0.1," +
+              std::to_string(6e8 + 1.25 * counted) + '\n';
+    }
+    pp::write_file(folder.path() / "runs.csv", runs);
+    const Arguments fit{"fit",          "--runs",   "runs.csv", "--device-spec", kA100,
+                        "--parameters", "launch_s", "-o",       "device.json",   "--json"};
+    const Json json = pp::parse_json(folder.output("pp-profile", fit));
+    CHECK(json["memory"]["before"]["signed_mean"].get<double>() < -0.2);
+    CHECK(json["memory"]["all"]["mean"].get<double>() < 1e-4);
+    CHECK(json["memory"]["other_half"]["runs"] == 2);
+    const Json device = pp::parse_json(pp::read_file(folder.path() / "device.json"));
+    CHECK(device["context_bytes"].get<double>() == doctest::Approx(6e8).epsilon(1e-3));
+    CHECK(device["memory_rounding"].get<double>() == doctest::Approx(1.25).epsilon(1e-3));
+    CHECK(device["source"].get<std::string>().find("; memory to 4 measured peaks, off by ") !=
+          std::string::npos);
+    // What tensors can fill: (80 GiB - 600 MB) / 1.25.
+    folder.output("pp-profile", {"estimate", kModel, "--device-spec", "device.json", "--dtype", "bfloat16",
+                                 "--micro-batch-sizes", "1", "-o", "p.json"});
+    const Json profile = pp::parse_json(pp::read_file(folder.path() / "p.json"));
+    CHECK(profile["device"]["memory_bytes"].get<double>() ==
+          doctest::Approx((85899345920.0 - 6e8) / 1.25).epsilon(1e-3));
+  }
+
+  TEST_CASE("runs without peaks leave the memory's figures as they are, and that is said") {
+    const Folder folder;
+    std::string runs = "model,micro_batch,micro_batches,step_s\n";
+    for (const char* line : {"1,2,0.1", "2,2,0.1"}) runs += '"' + kModel + "\"," + line + '\n';
+    pp::write_file(folder.path() / "runs.csv", runs);
+    const std::string text = folder.output("pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100,
+                                                          "--parameters", "launch_s", "-o", "device.json"});
+    CHECK(text.ends_with("context_bytes, memory_rounding: left as they are, no run says its peak\n"));
+    CHECK_FALSE(pp::parse_json(pp::read_file(folder.path() / "device.json")).contains("context_bytes"));
+  }
+
+  TEST_CASE("a sweep of several tensor degrees has the fastest of each combination, marked as estimated") {
+    const Folder folder;
+    for (const char* degree : {"1", "4"}) {
+      folder.output("pp-profile",
+                    {"estimate", kModel, "--device-spec", kA100, "--dtype", "bfloat16", "--micro-batch-sizes",
+                     "1,2,4", "--tensor", degree, "-o", std::string(degree) + ".json"});
+    }
+    const auto sweep = [&](Arguments more) {
+      Arguments arguments{"sweep"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      for (const char* one : {"--devices", "4,8", "--bandwidth", "200GB/s", "--mini-batch", "16",
+                              "--micro-batches", "4,16", "--schedules", "1f1b", "--optimizer", "adam"})
+        arguments.emplace_back(one);
+      return folder.output("pp-plan", arguments);
+    };
+    const Json both = pp::parse_json(sweep({"1.json", "4.json", "--json"}));
+    const Json one = pp::parse_json(sweep({"1.json", "--json"})),
+               four = pp::parse_json(sweep({"4.json", "--json"}));
+    REQUIRE(both.size() == 4);
+    for (std::size_t r = 0; r < both.size(); ++r) {
+      const double first = one[r]["step_s"], second = four[r]["step_s"];
+      CHECK(both[r]["step_s"].get<double>() == std::min(first, second));
+      CHECK(both[r]["tensor_degree"] == (second < first ? 4 : 1));
+      CHECK(both[r]["devices"] == one[r]["devices"]);
+      CHECK(both[r]["estimated"] == true);
+    }
+    CHECK(
+        sweep({"1.json", "4.json"}).ends_with("times are estimated from the device's figures, not measured\n"));
+    const Outcome twice = folder.run("pp-plan", {"sweep", "1.json", "1.json", "--devices", "4", "--bandwidth",
+                                                 "1GB/s", "--mini-batch", "16"});
+    CHECK(twice.code == 2);
+    CHECK(twice.err.find("1.json: several profiles are of cpu devices") != std::string::npos);
+  }
+
   TEST_CASE("reports of runs in one stage are fitted as they are, those in several are refused") {
     const Folder folder;
     const std::string core = pp::test::repository("configs/devices/cpu-core.json");
@@ -155,8 +258,20 @@ TEST_SUITE("apps/device") {
         folder.output("pp-profile", {"fit", "--runs", small, "--runs", large, "--device-spec", core,
                                      "--parameters", "kernel_overhead_s", "-o", "device.json", "--json"}));
     CHECK(fit["all"]["runs"] == 2);
+    CHECK(fit["memory_left"] == "no run says its peak");  // on CPUs no allocator rounds
     CHECK(fit["fitted"] == Json{"kernel_overhead_s"});
     CHECK(fit["all"]["mean"].get<double>() <= fit["before"]["mean"].get<double>() + 1e-3);
+    // As on a GPU whose allocator reserved 3 MB.
+    Json report = pp::parse_json(pp::read_file(folder.path() / small));
+    report["context"]["cuda:0 reserved_peak_bytes"] = "3000000";
+    pp::write_file(folder.path() / "gpu.report.json", pp::dump_json(report));
+    const auto said = [&](const std::string& device) {
+      return pp::parse_json(folder.output(
+          "pp-profile", {"fit", "--runs", "gpu.report.json", "--runs", large, "--device-spec", device,
+                         "--parameters", "kernel_overhead_s", "-o", "device.json", "--json"}))["memory_left"];
+    };
+    CHECK(said(core) == "the device to start from has no memory_bytes");
+    CHECK(said(kA100) == "1 runs say their peaks, at least 4 are needed");
     const Outcome refused =
         folder.run("pp-profile", {"fit", "--runs", reported("2", "1-1", "4"), "--device-spec", core});
     CHECK(refused.code == 2);

@@ -142,10 +142,11 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
 
 /// `auto` where memory is limited: without, as a whole everywhere (where searches are short), and what the
 /// stages need. The plans of each compete; the last alone says what no plan can beat, the first that recompute
-/// never makes a plan slower.
+/// never makes a plan slower. Where it is uniform the first two are all there is.
 std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited, bool small) {
   if (request.recompute != RecomputeMode::automatic) return {request.recompute};
   if (!limited) return {RecomputeMode::never};
+  if (request.uniform_recompute) return {RecomputeMode::never, RecomputeMode::always};
   if (!small) return {RecomputeMode::never, RecomputeMode::automatic};
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }

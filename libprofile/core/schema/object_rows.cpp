@@ -27,7 +27,8 @@ constexpr std::array kRows{
     ObjectRow{
         "device",
         "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
-        "memory_bandwidth_bytes_per_s positive, memory_efficiency share, cache_bytes count, "
+        "memory_rounding? positive, memory_bandwidth_bytes_per_s positive, memory_efficiency share, "
+        "cache_bytes count, "
         "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, launch_s? number, "
         "backward_launch_s? number, update_s? number, traffic? traffic, tensor_link? tensor_link, types "
         "[device_type]"},

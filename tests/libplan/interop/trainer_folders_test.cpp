@@ -249,10 +249,28 @@ TEST_CASE("TorchTitan: stages in turns, in a V, and without a pipeline") {
   Plan half = plan_of(4, {1, 2, 3});
   half.training.dtype = DType::bfloat16;  // all of it
   CHECK(has(toml(half), "dtype = \"bfloat16\"\nmixed_precision_param = \"bfloat16\"\n"));
+  half.training.precision = Precision::mixed;  // half weights for the products, float32 ones for the updates
+  CHECK(has(toml(half), "dtype = \"float32\"\nmixed_precision_param = \"bfloat16\"\n"));
+  half.training.dtype = DType::float32;  // a float32 profile under autocast
+  half.training.precision = Precision::autocast;
+  CHECK(has(toml(half), "dtype = \"float32\"\nmixed_precision_param = \"bfloat16\"\n"));
   const std::string alone = toml(plan_of(4, {}, {2}));
   CHECK(has(alone, "pipeline_parallel_degree = 1\n"));
   CHECK_FALSE(has(alone, "pipeline_parallel_schedule"));
   CHECK(has(alone, "local_batch_size = 2\n"));  // eight samples in four micro-batches
+}
+
+TEST_CASE("TorchTitan: with one replica nothing casts to a half type, which its README says") {
+  const auto says = [](Plan plan, Precision precision) {
+    plan.training.optimizer = OptimizerName::adamw;
+    plan.training.dtype = DType::bfloat16;
+    plan.training.precision = precision;
+    return has(file(export_torchtitan(plan, Losses::refuse), "README.md"), "with one replica its FSDP");
+  };
+  CHECK(says(plan_of(4, {1, 2, 3}), Precision::mixed));
+  CHECK_FALSE(says(plan_of(4, {1, 2, 3}), Precision::plain));
+  CHECK_FALSE(says(plan_of(3, {1}, {2, 2}), Precision::mixed));
+  CHECK_FALSE(says(plan_of(4, {}, {1}), Precision::mixed));  // a single device
 }
 
 TEST_CASE("TorchTitan: what it cannot do is named") {
@@ -260,9 +278,6 @@ TEST_CASE("TorchTitan: what it cannot do is named") {
   CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }),
             "its optimizers are Adam and AdamW, not sgd"));
   plan.training.optimizer = OptimizerName::adamw;
-  plan.training.precision = Precision::mixed;
-  CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }), "plan with --precision autocast"));
-  plan.training.precision = Precision::plain;
   std::swap(plan.workers[1].device, plan.workers[2].device);
   CHECK(has(refusal([&] { export_torchtitan(plan, Losses::refuse); }), "plan with --placement packed"));
 }

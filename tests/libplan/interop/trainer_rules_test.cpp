@@ -11,14 +11,15 @@ TEST_SUITE_BEGIN("libplan/interop/trainer_rules");
 namespace pp::plan {
 namespace {
 
-/// embed, h.0.a, h.0.b, .., h.3.b, head: uneven blocks would be no row, so the ends differ and weigh.
-Profile language() {
-  std::vector<test::LayerRow> rows{{3, 4, 3'000'000, 50'000, 100, 0, 0}};
+/// embed, h.0.a, h.0.b, .., h.3.b, head: uneven blocks would be no row, so the ends differ and weigh. Every
+/// layer keeps `saved` bytes of a sample.
+Profile language(std::int64_t saved = 100) {
+  std::vector<test::LayerRow> rows{{3, 4, 3'000'000, 50'000, saved, 0, 0}};
   for (int block = 0; block < 4; ++block) {
-    rows.push_back({1, 2, 1'000'000, 90'000, 100, 0, 0});
-    rows.push_back({2, 5, 2'000'000, 50'000, 100, 0, 0});
+    rows.push_back({1, 2, 1'000'000, 90'000, saved, 0, 0});
+    rows.push_back({2, 5, 2'000'000, 50'000, saved, 0, 0});
   }
-  rows.push_back({4, 9, 4'000'000, 10'000, 100, 0, 0});
+  rows.push_back({4, 9, 4'000'000, 10'000, saved, 0, 0});
   Profile profile = test::make_profile({rows, {}, {1, 2, 4}});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string name = i == 0 ? "embed" : i + 1 == rows.size() ? "head" : "h." + std::to_string((i - 1) / 2);
@@ -115,6 +116,46 @@ TEST_CASE("what is found for a trainer can be exported to it, and says for whom 
   CHECK_FALSE(best(request_of(24), 4)->context.contains("for"));
 }
 
+TEST_CASE("--recompute auto for a trainer is the better of never and always, and can be exported") {
+  const Profile profile = language(1'000'000);
+  const auto step = [&](Trainer trainer, RecomputeMode mode, Bytes limit) -> std::optional<Plan> {
+    PlanRequest request = request_of(8);
+    request.memory_limit = limit;
+    request.recompute = mode;
+    request.optimizer = OptimizerName::adamw;
+    request.optimizer_state_ratio = 1;
+    auto found = make_plan(profile, test::make_cluster(4), for_trainer(trainer, request, DType::float32));
+    if (auto* plan = std::get_if<Plan>(&found)) return std::move(*plan);
+    return std::nullopt;
+  };
+  for (const Trainer trainer : {Trainer::megatron, Trainer::torchtitan}) {
+    int won_by_never = 0, won_by_always = 0, only_always = 0, neither = 0;
+    for (std::int64_t limit = 8'000'000; limit <= 64'000'000; limit += 4'000'000) {
+      CAPTURE(limit);
+      const auto never = step(trainer, RecomputeMode::never, Bytes(limit));
+      const auto always = step(trainer, RecomputeMode::always, Bytes(limit));
+      const auto better = step(trainer, RecomputeMode::automatic, Bytes(limit));
+      REQUIRE(better.has_value() == (never || always));
+      if (!better) {
+        ++neither;
+        continue;
+      }
+      const bool keeps = never && (!always || never->predicted.step <= always->predicted.step);
+      const Plan& best = keeps ? *never : *always;
+      CHECK(better->predicted.step.count() == doctest::Approx(best.predicted.step.count()).epsilon(1e-9));
+      CHECK(better->schedule.recompute == (keeps ? RecomputePolicy::never : RecomputePolicy::always));
+      CHECK_NOTHROW(
+          (trainer == Trainer::megatron ? export_megatron : export_torchtitan)(*better, Losses::refuse));
+      ++(keeps ? won_by_never : never ? won_by_always : only_always);
+    }
+    CAPTURE(name_of(trainer));
+    CHECK(neither > 0);
+    CHECK(only_always > 0);
+    CHECK(won_by_always > 0);
+    CHECK(won_by_never > 0);
+  }
+}
+
 TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   PlanRequest request = request_of(8);
   request.schedule = "interleaved";
@@ -133,14 +174,11 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   CHECK(refused([](PlanRequest& r) { r.cut_at.emplace().depth = 2; }, "--cut-at"));
   CHECK(refused([](PlanRequest& r) { r.replicas = {2, 1}; }, "--replicas"));
   CHECK(refused([](PlanRequest& r) { r.placement = Placement::scatter; }, "--placement"));
-  CHECK(refused([](PlanRequest& r) { r.recompute = RecomputeMode::automatic; }, "--recompute"));
+  CHECK(refused([](PlanRequest& r) { r.recompute = RecomputeMode::except_last; }, "--recompute"));
   CHECK(refused([](PlanRequest& r) { r.allow_async = true; }, "--allow-async, --weight-policy"));
   PlanRequest mixed = request_of(8);
   mixed.precision = Precision::mixed;
-  CHECK(
-      refusal(Trainer::torchtitan, mixed) ==
-      "--precision: --for torchtitan takes autocast or plain (it keeps weights in float32, products in a half "
-      "type); leave one of the two out");
+  CHECK(refusal(Trainer::torchtitan, mixed) == "accepted");
   CHECK(refusal(Trainer::megatron, mixed) == "accepted");
   mixed.precision = Precision::autocast;
   CHECK(refusal(Trainer::megatron, mixed)

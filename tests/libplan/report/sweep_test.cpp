@@ -61,6 +61,25 @@ ErrorKind kind_of_error(const Profile& profile, const SweepSpec& spec) {
 }
 
 TEST_SUITE("libplan/report/sweep") {
+  TEST_CASE("of several sweeps each combination has the least step, of equals the first") {
+    const auto row = [](int degree, std::optional<double> step) {
+      SweepRow one{.devices = 4, .schedule = "1f1b", .micro_batches = 2, .result = SweepFailure{}};
+      one.tensor_degree = degree;
+      if (step) {
+        SweepFigures figures;
+        figures.step = Seconds(*step);
+        one.result = figures;
+      }
+      return one;
+    };
+    const std::vector<std::vector<SweepRow>> sweeps{
+        {row(1, 2.0), row(1, 3.0), row(1, std::nullopt), row(1, std::nullopt)},
+        {row(2, 1.0), row(2, 3.0), row(2, 5.0), row(2, std::nullopt)}};
+    std::vector<int> degrees;
+    for (const SweepRow& best : best_rows(sweeps)) degrees.push_back(best.tensor_degree);
+    CHECK(degrees == std::vector{2, 1, 2, 1});
+  }
+
   TEST_CASE("rows stand by machine, schedule and micro-batches, each with its best plan") {
     const std::vector<SweepRow> rows = sweep(even_chain(), spec_of({1, 2}, {"gpipe", "1f1b"}, {8, 1}));
     REQUIRE(rows.size() == 8);
@@ -191,16 +210,19 @@ TEST_SUITE("libplan/report/sweep") {
     CHECK(
         sweep_csv(rows) ==
         "devices,schedule,micro_batches,status,stages,replicas,step_s,samples_per_s,bubble_fraction,peak_bytes,"
-        "gap,reason,tokens_per_s,model_flops_per_s_per_device,mfu,hfu,cost_per_million,duration_s,cost,front\n"
-        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,,256.0,150.0,0.25,,15.625,,,true\n"
-        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\",,,,,,,,false\n"
-        "4,gpipe,1,infeasible,,,,,,,,no room,,,,,,,,false\n");
+        "gap,reason,tokens_per_s,model_flops_per_s_per_device,mfu,hfu,cost_per_million,duration_s,cost,front,"
+        "tensor_degree,cores_per_device,estimated\n"
+        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,,256.0,150.0,0.25,,15.625,,,true,1,,false\n"
+        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\",,,,,,,,false,1,,false\n"
+        "4,gpipe,1,infeasible,,,,,,,,no room,,,,,,,,false,1,,false\n");
     CHECK(to_json(rows)[2] == Json{{"devices", 4},
                                    {"schedule", "gpipe"},
                                    {"micro_batches", 1},
                                    {"status", "infeasible"},
                                    {"reason", "no room"},
-                                   {"front", false}});
+                                   {"front", false},
+                                   {"tensor_degree", 1},
+                                   {"estimated", false}});
     CHECK(to_json(rows)[0].at("step_s") == 0.25);
   }
 }

@@ -89,7 +89,7 @@ TEST_SUITE("libprofile/estimate/measured_runs") {
   TEST_CASE("a wrong line is refused by number, column and value") {
     CHECK(refused("model,step\n") ==
           "line 1: unknown column \"step\"; use model, micro_batch, micro_batches, stages, replicas, tensor, "
-          "sequence_parallel, recompute, dtype, step_s, peak_bytes");
+          "sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
     CHECK(refused("model,micro_batch,micro_batches\n") == "line 1: the header has no column step_s; add it");
     CHECK(refused("model,model,micro_batch,micro_batches,step_s\n") ==
           "line 1: column model is there twice; keep one");
