@@ -74,6 +74,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
   report.checkpoints = saver.report();
+  if (report.checkpoints) report.checkpoints->choice = driver.checkpoint_choice();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
   report.exit_reason = exit_reason(driver, saver);

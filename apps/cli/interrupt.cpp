@@ -43,6 +43,8 @@ void catch_interrupts() {
   if (found.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup wants it ignored
 }
 
-bool interrupted() { return g_first.load() != 0; }
+int interruption() { return static_cast<int>(g_first.load() % kSignals); }
+
+bool interrupted() { return interruption() != 0; }
 
 }  // namespace pp::cli

@@ -8,5 +8,7 @@ namespace pp::cli {
 /// 130: SIGINT of a terminal and the SIGTERM with which a launcher follows it are one wish.
 void catch_interrupts();
 bool interrupted();
+/// The first of them; 0: none has come.
+int interruption();
 
 }  // namespace pp::cli

@@ -14,6 +14,8 @@ namespace {
 
 void set_interval(run::RunOptions& run, const std::string& text) {
   std::int64_t steps = 0;
+  run.checkpoint_auto = text == "auto";
+  if (run.checkpoint_auto) return;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
   if (error == std::errc() && end == text.data() + text.size()) {
     run.checkpoint_steps = steps;
@@ -194,8 +196,19 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command
       .add_option_function(
           "--every", [&run](const std::string& text) { set_interval(run, text); },
-          "from one checkpoint to the next: steps, or a time (90s, 10min); default: an epoch")
-      .type_name("N|TIME")
+          "from one checkpoint to the next: steps, or a time (90s, 10min), or auto: as little time as possible "
+          "is "
+          "lost to checkpoints and failures; default: an epoch")
+      .type_name("N|TIME|auto")
+      .group("Checkpoints");
+  command
+      .add_option_function(
+          "--mean-time-between-failures",
+          [&run](const std::string& text) {
+            run.between_failures = parse_seconds(text, "--mean-time-between-failures");
+          },
+          "for --every auto: how often one of all the machines fails (12h)")
+      .type_name("TIME")
       .group("Checkpoints");
   command.add_option("--keep", run.checkpoints_kept, "checkpoints that are kept, the newest")
       .check(cli::whole_number(1))

@@ -8,14 +8,18 @@
 #include <vector>
 
 #include "apps/cli/interrupt.h"
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/ranks.h"
 #include "apps/run/commands.h"
+#include "apps/run/keep_going.h"
 #include "apps/run/observer.h"
 #include "apps/run/ranks.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
 #include "libprofile/model/errors.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 
 namespace pp::run_tool {
 namespace {
@@ -24,6 +28,8 @@ struct Options : PlanAndOptions {
   std::string output;
   std::string trace;
   std::string metrics;
+  bool keep_going = false;
+  std::optional<int> attempts;
 };
 
 /// Weights are written by the run, data are read by it.
@@ -42,9 +48,24 @@ class QuietObserver : public run::Observer {
   void warning(std::string_view /*text*/) override {}
 };
 
+/// Tells the parent process as well.
+class ChildObserver final : public RunObserver {
+ public:
+  ChildObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin, Progress& progress)
+      : RunObserver(shell, metrics, begin), progress_(progress) {}
+  void step(const run::Progress& progress) override {
+    progress_.step = progress.step;
+    RunObserver::step(progress);
+  }
+
+ private:
+  Progress& progress_;
+};
+
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
 struct Files {
-  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks) : plan(load(options.files)) {
+  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, Progress* progress)
+      : plan(load(options.files)) {
     claim_other_files(options.run);
     if (!ranks.first()) {
       observer = std::make_unique<QuietObserver>();
@@ -53,8 +74,12 @@ struct Files {
     output.emplace(options.output);
     trace.emplace(options.trace);
     const bool anew = options.run.resume.empty();
-    observer = std::make_unique<RunObserver>(shell, options.metrics,
-                                             anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end);
+    const LineFile::Begin begin = anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end;
+    if (progress) {
+      observer = std::make_unique<ChildObserver>(shell, options.metrics, begin, *progress);
+    } else {
+      observer = std::make_unique<RunObserver>(shell, options.metrics, begin);
+    }
   }
 
   plan::Plan plan;
@@ -98,17 +123,72 @@ void write(const run::RunReport& report, const Options& options, Files& files, c
   if (!unwritten.empty()) throw Error(ErrorKind::run, "the training is done, but " + unwritten.front());
 }
 
-void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
+void check_keep_going(const Options& options) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, "--keep-going: " + why); };
+  if (options.run.checkpoint.empty())
+    refuse(
+        "a training goes on from checkpoints; give their folder with --checkpoint DIR, and how often with "
+        "--every");
+  if (options.files.plan == "-" || options.files.model == "-")
+    refuse("every start reads the plan again, which standard input gives once; give files");
+  if (cli::launched_with_ranks())
+    refuse("is for a training in one process; give ranks back to the job that starts them, with --resume");
+}
+
+std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& folder) {
+  if (!run::has_checkpoints(folder)) return std::nullopt;
+  const std::string name = run::checkpoints_of(folder).front().filename().string();
+  return std::stoll(name.substr(name.find('-') + 1));
+}
+
+/// One process of a training that keeps going: `options` as this start takes them.
+struct Start {
+  Options options;
+  std::vector<run::LostAttempt> lost = {};
+};
+
+/// In a child, how it starts; nothing in the parent, when all is over.
+std::optional<Start> start_child(const Options& options, const SharedProgress& progress, cli::Shell& shell) {
+  check_keep_going(options);
+  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint); },
+                     .say = cli::warn};
+  if (options.attempts) settings.attempts = *options.attempts;
+  int code = 0;
+  std::optional<std::vector<run::LostAttempt>> lost = keep_going(settings, progress, code);
+  if (!lost) {
+    shell.exit_code = static_cast<cli::ExitCode>(code);
+    return std::nullopt;
+  }
+  Start start{options, *std::move(lost)};
+  if (!start.lost.empty() && settings.last_checkpoint()) start.options.run.resume = options.run.checkpoint;
+  return start;
+}
+
+void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, Progress* progress) {
+  const Options& options = start.options;
   cli::catch_interrupts();
   ranks.join(10 * options.run.stall_timeout);
   try {
-    Files files = ranks.reading([&] { return Files(options, shell, ranks); });
+    Files files = ranks.reading([&] { return Files(options, shell, ranks, progress); });
     run::RunReport report = run_plan(options, files, ranks);
+    if (progress) progress->ended = true;
     report.context["command"] = shell.command_line;
+    report.lost_attempts = start.lost;
     if (ranks.first()) write(report, options, files, shell);
   } catch (const run::SaidElsewhere& error) {
     shell.exit_code = cli::exit_code_of(error.kind());
   }
+}
+
+void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
+  if (!options.keep_going) {
+    if (options.attempts)
+      throw Error(ErrorKind::usage, "--attempts counts the starts of --keep-going; add that");
+    return train_here({options}, shell, ranks, nullptr);
+  }
+  const SharedProgress progress;
+  if (const std::optional<Start> start = start_child(options, progress, shell))
+    train_here(*start, shell, ranks, &*progress);
 }
 
 }  // namespace
@@ -135,6 +215,17 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .group("Results");
   cli::add_bytes(command, "--shard-size", options->run.shard_bytes, "the most that a shard of weights holds")
       .group("Results");
+  command
+      .add_flag("--keep-going", options->keep_going,
+                "start again from the last checkpoint when the training crashes, is killed or stalls")
+      .group("Checkpoints");
+  command
+      .add_option(
+          "--attempts", options->attempts,
+          "with --keep-going: give up after so many starts in a row without a new checkpoint; default: 3")
+      .type_name("N")
+      .check(cli::whole_number(1))
+      .group("Checkpoints");
   command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
       .group("Results");
   static constexpr std::array<std::string_view, 3> kExamples{

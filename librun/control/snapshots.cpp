@@ -23,6 +23,12 @@ void Snapshots::begin(WorkerId worker, Step step, bool last) {
   monitor_.wait(
       lock, worker, [&] { return entries_.empty() || entries_.begin()->first >= key; },
       [] { return "the last checkpoint to be written"; });
+  if (!begun_) begun_ = Coordinator::Clock::now();
+}
+
+bool Snapshots::made_between(Coordinator::Clock::time_point from, Coordinator::Clock::time_point to) {
+  const Monitor::Lock lock = monitor_.lock();
+  return (begun_ && *begun_ < to) || (last_ && last_->begin < to && from < last_->end);
 }
 
 void Snapshots::add(Step step, bool last, std::vector<Stage::LayerState> layers, Seconds pause) {
@@ -67,6 +73,7 @@ void Snapshots::written() {
   const Monitor::Lock lock = monitor_.lock();
   entries_.erase(entries_.begin());
   ++written_;
+  last_ = {*std::exchange(begun_, std::nullopt), Coordinator::Clock::now()};
   monitor_.notify();
 }
 

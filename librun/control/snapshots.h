@@ -55,6 +55,8 @@ class Snapshots {
   void reached(Step step, const Position& position);
   /// Blocks until `count` snapshots in all are written.
   void await_written(int count);
+  /// Whether one of the last two was copied or written meanwhile.
+  bool made_between(Coordinator::Clock::time_point from, Coordinator::Clock::time_point to);
   void close();
 
  private:
@@ -72,6 +74,11 @@ class Snapshots {
   std::map<Step, Position> positions_;
   std::map<Key, Entry> entries_;  ///< the first one is under way
   int written_ = 0;
+  struct Span {
+    Coordinator::Clock::time_point begin, end;
+  };
+  std::optional<Coordinator::Clock::time_point> begun_;  ///< the one that is made now
+  std::optional<Span> last_;                             ///< the one before
   bool closed_ = false;
 };
 

@@ -130,8 +130,38 @@ bool Driver::poll() {
   return true;
 }
 
+std::optional<CheckpointChoice> Driver::checkpoint_choice() const {
+  const std::optional<Seconds>& between_failures = job_.options.between_failures;
+  const std::optional<Seconds> cost = checkpoint_cost_.value();
+  if (!between_failures || !cost) return std::nullopt;
+  return CheckpointChoice{*cost, best_interval(*cost, *between_failures)};
+}
+
+std::optional<Seconds> Driver::checkpoint_interval() const {
+  if (!job_.options.checkpoint_auto) return job_.options.checkpoint_time;
+  if (const std::optional<CheckpointChoice> choice = checkpoint_choice()) return choice->interval;
+  if (snapshot_step_ >= 0 || !checkpoint_cost_.ready()) return std::nullopt;
+  return Seconds();
+}
+
+void Driver::weigh_checkpoints() {
+  if (!job_.options.checkpoint_auto) return;
+  const StepRecord& step = steps_.back();
+  const auto time = [&](Seconds since_start) {
+    return job_.start + std::chrono::duration_cast<Coordinator::Clock::duration>(since_start);
+  };
+  const bool known = checkpoint_choice().has_value();
+  checkpoint_cost_.add(step.time, job_.snapshots.made_between(time(step.end - step.time), time(step.end)));
+  const std::optional<CheckpointChoice> choice = checkpoint_choice();
+  if (known || !choice) return;
+  const std::string text = "--every auto: the first checkpoint took " + to_text(choice->cost) +
+                           " from the training, so with " + to_text(*job_.options.between_failures) +
+                           " between failures the next one comes after " + to_text(choice->interval);
+  tell([&] { observer_.information(text); });
+}
+
 void Driver::take_timed_snapshot() {
-  const std::optional<Seconds>& every = job_.options.checkpoint_time;
+  const std::optional<Seconds> every = checkpoint_interval();
   if (!every || ended_early_ || now() - snapshot_time_ < *every) return;
   snapshot_time_ = now();
   cut(Commands::Cut::training);
@@ -162,6 +192,7 @@ void Driver::run_part() {
     tell_step(epoch, *result);
     tell_unwritten();
     poll();
+    weigh_checkpoints();
     take_timed_snapshot();
     grant();
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "librun/checkpoint/interval.h"
 #include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/report/progress.h"
@@ -42,6 +43,8 @@ class Driver {
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
   const StepHistory& history() const { return history_; }
+  /// What a checkpoint takes from the training and how far they are apart; none: not chosen by itself.
+  std::optional<CheckpointChoice> checkpoint_choice() const;
 
  private:
   /// The part of an epoch that is done: losses are added from step 0 upwards, wherever the run was resumed.
@@ -86,6 +89,11 @@ class Driver {
   bool poll();
   /// When a checkpoint is due by the clock: after the steps that have begun.
   void take_timed_snapshot();
+  /// From one to the next; none: not by the clock, or not known yet. The first one by `auto` comes as soon as
+  /// steps without one are known, to see what it costs.
+  std::optional<Seconds> checkpoint_interval() const;
+  /// Of `auto`: what the last step tells of it.
+  void weigh_checkpoints();
   /// Calls the observer: however long it takes, that is no stall.
   template <class Call>
   void tell(Call&& call);
@@ -105,7 +113,8 @@ class Driver {
   std::deque<Step> awaited_snapshots_;  ///< commanded at steps that are not done
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
-  std::size_t unwritten_ = 0;           ///< failures of the saver that were told
+  CheckpointCost checkpoint_cost_;
+  std::size_t unwritten_ = 0;  ///< failures of the saver that were told
   bool ended_early_ = false;
   bool stopped_by_nan_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted

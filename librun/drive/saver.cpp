@@ -118,7 +118,7 @@ std::string Saver::last_whole() const {
 
 std::optional<CheckpointsReport> Saver::report() const {
   if (!folder_) return std::nullopt;
-  return CheckpointsReport{writes_.count(), size_, pauses_.median(), writes_.median()};
+  return CheckpointsReport{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
 }
 
 }  // namespace pp::run

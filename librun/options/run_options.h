@@ -75,9 +75,11 @@ struct RunOptions : ExecutionOptions {
   std::filesystem::path save_weights;
   Bytes shard_bytes{5'000'000'000};  ///< of one file, where there are several
   std::filesystem::path checkpoint;  ///< folder for checkpoints; empty: none
-  /// From one checkpoint to the next; neither: an epoch. The end of the run has one in any case.
+  /// From one checkpoint to the next; none of the three: an epoch. The end of the run has one in any case.
   std::optional<std::int64_t> checkpoint_steps;
   std::optional<Seconds> checkpoint_time;
+  bool checkpoint_auto = false;             ///< as checkpoints and failures cost least (checkpoint/interval.h)
+  std::optional<Seconds> between_failures;  ///< of all machines together, in the mean; with checkpoint_auto
   int checkpoints_kept = 3;
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
   /// CUDA: the host waits for the device after every operation, as the profiler does. The bits are the same.

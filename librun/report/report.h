@@ -73,12 +73,20 @@ struct Comparison {
   bool operator==(const Comparison&) const = default;
 };
 
+/// Of `--every auto`, at the end of the run.
+struct CheckpointChoice {
+  Seconds cost{};      ///< what one takes from the training
+  Seconds interval{};  ///< to the next one
+  bool operator==(const CheckpointChoice&) const = default;
+};
+
 /// What the checkpoints of a run have cost.
 struct CheckpointsReport {
   std::int64_t written = 0;
-  Bytes size;       ///< of the last one
-  Seconds pause{};  ///< median time that training stood still for the copy of its state
-  Seconds write{};  ///< median time of writing it, meanwhile training goes on
+  Bytes size;                              ///< of the last one
+  Seconds pause{};                         ///< median time that training stood still for the copy of its state
+  Seconds write{};                         ///< median time of writing it, meanwhile training goes on
+  std::optional<CheckpointChoice> choice;  ///< none: their interval was given
   bool operator==(const CheckpointsReport&) const = default;
 };
 
@@ -105,6 +113,16 @@ struct ResumedFrom {
   bool operator==(const ResumedFrom&) const = default;
 };
 
+/// A start of the training that was lost, and what it leaves to the next one (pp-run --keep-going).
+struct LostAttempt {
+  std::string how;                         ///< `signal 9 (Killed)`, `exit code 1`
+  std::int64_t first_step = 0;             ///< updates that it began with
+  std::int64_t steps_done = 0;             ///< updates when it was lost, since the beginning of the training
+  std::optional<std::int64_t> checkpoint;  ///< of the newest then; none: the next one begins anew
+  Seconds time{};                          ///< from its start to its end
+  bool operator==(const LostAttempt&) const = default;
+};
+
 struct RunReport {
   Context context;
   plan::Plan plan;  ///< checked in full
@@ -112,6 +130,7 @@ struct RunReport {
   Settings settings;
   std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
   std::optional<ResumedFrom> resumed;
+  std::vector<LostAttempt> lost_attempts;  ///< before this one, in order
   std::optional<CheckpointsReport> checkpoints;
   std::optional<ReplicasReport> replicas;  ///< none: they do not train apart
   std::optional<FramesReport> frames;      ///< none: no stream of frames

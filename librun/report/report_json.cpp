@@ -64,10 +64,24 @@ Json write(const OpTime& row) {
 }
 
 Json write(const CheckpointsReport& checkpoints) {
-  return {{"written", checkpoints.written},
-          {"size_bytes", checkpoints.size.value},
-          {"pause_s", checkpoints.pause.count()},
-          {"write_s", checkpoints.write.count()}};
+  Json json{{"written", checkpoints.written},
+            {"size_bytes", checkpoints.size.value},
+            {"pause_s", checkpoints.pause.count()},
+            {"write_s", checkpoints.write.count()}};
+  if (checkpoints.choice) {
+    json["cost_s"] = checkpoints.choice->cost.count();
+    json["interval_s"] = checkpoints.choice->interval.count();
+  }
+  return json;
+}
+
+Json write(const LostAttempt& lost) {
+  Json json{{"how", lost.how},
+            {"first_step", lost.first_step},
+            {"steps_done", lost.steps_done},
+            {"seconds", lost.time.count()}};
+  if (lost.checkpoint) json["checkpoint_step"] = *lost.checkpoint;
+  return json;
 }
 
 Json write(const FramesReport& frames) {
@@ -220,10 +234,21 @@ Json to_json(const RunReport& report) {
             {"last_steps", to_json(report.last_steps)}};
   if (report.resumed)
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
+  if (!report.lost_attempts.empty()) json["lost_attempts"] = write_all(report.lost_attempts);
   if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
   if (report.frames) json["frames"] = write(*report.frames);
   if (report.replicas) json["replicas"] = write(*report.replicas);
   return json;
+}
+
+LostAttempt read_lost_attempt(ObjectReader& reader) {
+  LostAttempt lost{.how = reader.text("how"),
+                   .first_step = reader.integer("first_step"),
+                   .steps_done = reader.integer("steps_done"),
+                   .checkpoint = std::nullopt,
+                   .time = Seconds(reader.number("seconds", kTimes))};
+  if (reader.has("checkpoint_step")) lost.checkpoint = reader.integer("checkpoint_step");
+  return lost;
 }
 
 RunReport report_from_json(const Json& json) {
@@ -260,6 +285,10 @@ RunReport report_from_json(const Json& json) {
         report.resumed = ResumedFrom{from.text("checkpoint"), from.integer("step")};
       });
     }
+    if (reader.has("lost_attempts")) {
+      reader.objects("lost_attempts",
+                     [&](ObjectReader& row) { report.lost_attempts.push_back(read_lost_attempt(row)); });
+    }
     if (reader.has("frames")) {
       reader.object("frames", [&](ObjectReader& member) {
         report.frames = FramesReport{Seconds(member.number("period_s", kTimes)),
@@ -276,9 +305,14 @@ RunReport report_from_json(const Json& json) {
     }
     if (reader.has("checkpoints")) {
       reader.object("checkpoints", [&](ObjectReader& member) {
-        report.checkpoints =
-            CheckpointsReport{member.integer("written"), Bytes(member.integer("size_bytes")),
-                              Seconds(member.number("pause_s")), Seconds(member.number("write_s"))};
+        report.checkpoints = CheckpointsReport{member.integer("written"),
+                                               Bytes(member.integer("size_bytes")),
+                                               Seconds(member.number("pause_s")),
+                                               Seconds(member.number("write_s")),
+                                               {}};
+        if (!member.has("interval_s")) return;
+        report.checkpoints->choice =
+            CheckpointChoice{Seconds(member.number("cost_s")), Seconds(member.number("interval_s"))};
       });
     }
   });

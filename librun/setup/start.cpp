@@ -168,7 +168,9 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.interleave) settings["interleave"] = std::to_string(*options.interleave);
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);
-  if (options.checkpoint_time) {
+  if (options.checkpoint_auto) {
+    settings["checkpoint_every"] = "auto";
+  } else if (options.checkpoint_time) {
     settings["checkpoint_every"] = to_text(*options.checkpoint_time);
   } else if (!options.checkpoint.empty()) {
     settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.steps()), "step");
@@ -220,12 +222,26 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
 
 Step snapshot_interval(const RunOptions& options, const Setup& setup) {
   if (options.checkpoint.empty()) {
-    if (options.checkpoint_steps || options.checkpoint_time)
+    if (options.checkpoint_steps || options.checkpoint_time || options.checkpoint_auto)
       refuse(ErrorKind::usage, "--every is the time between checkpoints; give their folder with --checkpoint");
     return 0;
   }
   if (options.checkpoints_kept < 1)
     refuse(ErrorKind::usage, "--keep " + std::to_string(options.checkpoints_kept) + ": must be at least 1");
+  if (options.checkpoint_auto != options.between_failures.has_value()) {
+    refuse(
+        ErrorKind::usage,
+        options.checkpoint_auto
+            ? "--every auto weighs what checkpoints cost against failures; say how often one of the machines "
+              "fails, --mean-time-between-failures 12h"
+            : "--mean-time-between-failures is for --every auto, which chooses by it; add that, or leave it "
+              "out");
+  }
+  if (options.checkpoint_auto) {
+    if (options.between_failures->count() > 0) return 0;
+    refuse(ErrorKind::usage,
+           "--mean-time-between-failures " + to_text(*options.between_failures) + ": must be above 0");
+  }
   if (options.checkpoint_time) {
     if (options.checkpoint_time->count() > 0) return 0;
     refuse(ErrorKind::usage, "--every " + to_text(*options.checkpoint_time) + ": must be above 0");

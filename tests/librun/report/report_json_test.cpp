@@ -59,6 +59,10 @@ RunReport full_report() {
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
   report.replicas = ReplicasReport{1.5, 4, 2, Bytes(4096), Bytes(8192)};
   report.frames = FramesReport{Seconds(0.25), Seconds(1), 3};
+  report.lost_attempts = {{"exit code 1", 0, 3, std::nullopt, Seconds(1)},
+                          {"signal 9 (Killed)", 0, 9, 8, Seconds(2.5)}};
+  report.checkpoints = CheckpointsReport{5, Bytes(512), Seconds(0.25), Seconds(2),
+                                         CheckpointChoice{.cost = Seconds(0.5), .interval = Seconds(60)}};
   return report;
 }
 
@@ -78,6 +82,10 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.skipped_steps == 1);
     CHECK(read.replicas == report.replicas);
     CHECK(read.frames == report.frames);
+    CHECK(read.lost_attempts == report.lost_attempts);
+    CHECK(read.checkpoints == report.checkpoints);
+    report.checkpoints->choice.reset();
+    CHECK(report_from_json(to_json(report)).checkpoints == report.checkpoints);
     CHECK(read.context == report.context);
     CHECK(read.settings == report.settings);
     CHECK((read.plan == report.plan));
