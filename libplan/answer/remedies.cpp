@@ -99,8 +99,8 @@ std::vector<int> smaller_sizes(const Problem& problem) {
   for (const std::int64_t other : problem.profile.micro_batch_sizes) size = std::min(size, other);
   std::vector<int> sizes;
   if (request.micro_batches || request.micro_batch_size) {
-    const std::int64_t given = request.micro_batch_size.value_or(
-        (request.mini_batch + request.micro_batches.value_or(1) - 1) / request.micro_batches.value_or(1));
+    const std::int64_t mini_batch = request.mini_batch, count = request.micro_batches.value_or(1);
+    const std::int64_t given = request.micro_batch_size.value_or((mini_batch + count - 1) / count);
     for (const std::int64_t other : problem.profile.micro_batch_sizes) {
       if (other < given) sizes.push_back(static_cast<int>(other));
     }
