@@ -178,7 +178,8 @@ TEST_CASE("precisions that the profile's type does not have are refused") {
   request.precision = Precision::autocast;
   CHECK(refusal() ==
         "precision autocast keeps float32 weights, and the profile is of bfloat16; profile the model with "
-        "--dtype float32");
+        "--dtype float32, or plan with --precision mixed, which holds as many bytes: half weights for the "
+        "products, float32 ones for the updates");
   request.precision = Precision::plain;
   request.schedule = "pipedream";
   request.micro_batches.reset();
