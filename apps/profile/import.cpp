@@ -116,9 +116,8 @@ void add_import(const cli::Command& app, cli::Shell& shell) {
           "--sizes", options->sizes,
           "of Sailor's files, which have no bytes: a profile of the same model and tensor degree that has")
       .type_name("PROFILE");
-  static constexpr std::array<std::string_view, 4> kExamples{
+  static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",
-      "pp-profile import graph.txt --batch-size 64 -o profile.json",
       "pp-profile import graph.json --format piper --time-unit ms -o profile.json",
       "pp-profile import profiles.json --format sailor --entry OPT-350/GH-96 --sizes sizes.json -o "
       "profile.json"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "libplan/schedule/versions.h"
@@ -12,7 +13,14 @@ namespace {
 
 constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
 
+constexpr std::int64_t kMostInFlight = 1
+                                       << 30;  ///< more are as good as that many, and one more is still an int
+
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+int over_replicas(int replicas, std::int64_t each) {
+  return static_cast<int>(std::min(replicas * each, kMostInFlight));
+}
 
 /// Of a stage that runs all again but the last micro-batch, which keeps everything on the replica that has it:
 /// the peak is when that one stands beside one that runs again, unless earlier ones are larger. `whole`:
@@ -74,15 +82,15 @@ bool StageMemory::fits_at_least(int begin, int end, int replicas, int later) con
 }
 
 int StageMemory::demand(int replicas, const Behind& behind) const {
-  if (in_flight_.all) return replicas * micro_batches_of(replicas);
+  if (in_flight_.all) return over_replicas(replicas, micro_batches_of(replicas));
   switch (in_flight_.rule) {
-    case WindowRule::published: return replicas * ceil_div(behind.devices + replicas, replicas);
+    case WindowRule::published: return over_replicas(replicas, ceil_div(behind.devices + replicas, replicas));
     case WindowRule::explicit_list:
-      return replicas * in_flight_.windows[in_flight_.windows.size() - 1 - at(behind.stages)];
+      return over_replicas(replicas, in_flight_.windows[in_flight_.windows.size() - 1 - at(behind.stages)]);
     case WindowRule::win:
     case WindowRule::wide: break;
   }
-  return replicas * (1 + ceil_div(behind.demand, replicas));
+  return over_replicas(replicas, 1 + ceil_div(behind.demand, replicas));
 }
 
 int StageMemory::window(const StageRange& stage, int demand) const {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <string>
@@ -91,6 +93,11 @@ void check_programs(const ProgramSet& programs) {
   });
 }
 
+/// What an int does not hold is as good as the most that it does.
+int product(int a, int b) {
+  return static_cast<int>(std::min<std::int64_t>(std::int64_t{a} * b, std::numeric_limits<int>::max()));
+}
+
 void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request) {
   const int devices = static_cast<int>(cluster.devices.size());
   if (request.stages) require_at_least(*request.stages, 1, "stages");
@@ -98,8 +105,9 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
   const int chunks = stages_per_worker(request);
   check_counts_agree(request, chunks);
   const bool counts_workers = chunks > 1 && request.cuts.empty();
-  const int stages = requested_stages(request) * (counts_workers ? chunks : 1);
-  if (stages % chunks != 0) {
+  const int asked = requested_stages(request);
+  const int stages = counts_workers ? product(asked, chunks) : asked;
+  if (!counts_workers && stages % chunks != 0) {
     refuse("cuts: " + std::to_string(stages) + " stages are not a multiple of " + std::to_string(chunks) +
            " stages per worker");
   }

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -179,8 +181,13 @@ std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
   return written;
 }
 
-/// Of a run that writes to the folder, for as long as its process lives. File systems without locks go without.
+/// Of a run that writes to the folder, for as long as its process lives: one that was killed lives until its
+/// last write has ended. File systems without locks go without.
 class CheckpointFolder::Lock {
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kDying{10};
+  static constexpr std::chrono::milliseconds kLook{20};
+
  public:
   explicit Lock(const fs::path& folder) : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
     if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) {
@@ -189,7 +196,8 @@ class CheckpointFolder::Lock {
       throw Error(ErrorKind::usage, folder.string() + ": cannot be written: " + error.message() +
                                         "; give a folder for --checkpoint that can");
     }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    for (const auto begin = Clock::now(); Clock::now() - begin < kDying; std::this_thread::sleep_for(kLook))
+      if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     close();
     throw Error(ErrorKind::usage, folder.string() +
                                       ": another run writes its checkpoints here; wait for its end, or give "

@@ -99,6 +99,7 @@ TEST_SUITE("apps/kill") {
         if (has_checkpoint(folder.path() / (name + "-ck"))) all.insert(all.end(), {"--resume", name + "-ck"});
         const Outcome outcome = folder.run_for(wait(random), all);
         const bool killed = outcome.code == 128 + SIGKILL || outcome.code == 137;
+        INFO(outcome.err);
         CHECK((killed || outcome.code == 0));
         kills += killed ? 1 : 0;
         if (killed) continue;

@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/placed.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "libplan/request/effort.h"
@@ -73,7 +74,7 @@ std::optional<Schedule> schedule_of_variant(const Variant& variant, const PlanRe
                                             const ScheduleRow& row, int micro_batches, int devices) {
   if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
   const int asked = asked_workers(request, row);
-  if (asked > 0 && asked * variant.pipelines != devices) return std::nullopt;
+  if (asked > 0 && std::int64_t{asked} * variant.pipelines != devices) return std::nullopt;
   return schedule_for(variant, row, micro_batches, devices);
 }
 
