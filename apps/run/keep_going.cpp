@@ -46,7 +46,7 @@ void rest(Seconds time) {
 }
 
 // Whether to try again: it was killed, or its training failed. What was refused would be refused again.
-bool is_loss(const ChildEnd& end, const Progress& progress) {
+bool is_loss(const ChildEnd& end, const ChildProgress& progress) {
   if (progress.ended) return false;
   return end.signal != 0 || end.code == static_cast<int>(cli::ExitCode::failed);
 }
@@ -66,13 +66,14 @@ std::string where_from(const std::optional<std::int64_t>& checkpoint) {
 }  // namespace
 
 SharedProgress::SharedProgress() {
-  void* const page = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const page =
+      mmap(nullptr, sizeof(ChildProgress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw std::bad_alloc();
-  progress_ = new (page) Progress;
+  progress_ = new (page) ChildProgress;
   static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 }
 
-SharedProgress::~SharedProgress() { munmap(progress_, sizeof(Progress)); }
+SharedProgress::~SharedProgress() { munmap(progress_, sizeof(ChildProgress)); }
 
 std::string to_text(const ChildEnd& end) {
   if (end.signal == 0) return "exit code " + std::to_string(end.code);

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,7 @@
 namespace pp::run_tool {
 
 /// What the child that runs now has done, in memory that its parent sees.
-struct Progress {
+struct ChildProgress {
   std::atomic<std::int64_t> step = 0;  ///< updates since the beginning of the training
   std::atomic<bool> ended = false;     ///< the training has come to its end, whatever becomes of its results
 };
@@ -28,11 +27,11 @@ class SharedProgress {
   SharedProgress(const SharedProgress&) = delete;
   SharedProgress& operator=(const SharedProgress&) = delete;
 
-  Progress& operator*() const { return *progress_; }
-  Progress* operator->() const { return progress_; }
+  ChildProgress& operator*() const { return *progress_; }
+  ChildProgress* operator->() const { return progress_; }
 
  private:
-  Progress* progress_;
+  ChildProgress* progress_;
 };
 
 /// How a child has ended.

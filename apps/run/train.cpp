@@ -51,7 +51,8 @@ class QuietObserver : public run::Observer {
 /// Tells the parent process as well.
 class ChildObserver final : public RunObserver {
  public:
-  ChildObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin, Progress& progress)
+  ChildObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin,
+                ChildProgress& progress)
       : RunObserver(shell, metrics, begin), progress_(progress) {}
   void step(const run::Progress& progress) override {
     progress_.step = progress.step;
@@ -59,12 +60,12 @@ class ChildObserver final : public RunObserver {
   }
 
  private:
-  Progress& progress_;
+  ChildProgress& progress_;
 };
 
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
 struct Files {
-  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, Progress* progress)
+  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, ChildProgress* progress)
       : plan(load(options.files)) {
     claim_other_files(options.run);
     if (!ranks.first()) {
@@ -164,7 +165,7 @@ std::optional<Start> start_child(const Options& options, const SharedProgress& p
   return start;
 }
 
-void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, Progress* progress) {
+void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, ChildProgress* progress) {
   const Options& options = start.options;
   cli::catch_interrupts();
   ranks.join(10 * options.run.stall_timeout);

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "librun/checkpoint/interval.h"
+#include "librun/drive/checkpoint_interval.h"
 #include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/report/progress.h"

@@ -78,7 +78,7 @@ struct RunOptions : ExecutionOptions {
   /// From one checkpoint to the next; none of the three: an epoch. The end of the run has one in any case.
   std::optional<std::int64_t> checkpoint_steps;
   std::optional<Seconds> checkpoint_time;
-  bool checkpoint_auto = false;             ///< as checkpoints and failures cost least (checkpoint/interval.h)
+  bool checkpoint_auto = false;  ///< as checkpoints and failures cost least (drive/checkpoint_interval.h)
   std::optional<Seconds> between_failures;  ///< of all machines together, in the mean; with checkpoint_auto
   int checkpoints_kept = 3;
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning

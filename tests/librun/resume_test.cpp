@@ -1,18 +1,13 @@
 // A training that is cut into several runs ends as one that is not, whichever plans run the parts.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/model/families/families.h"
-#include "librun/checkpoint/checkpoint_folder.h"
-#include "librun/checkpoint/interval.h"
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/imported_models.h"
@@ -53,23 +48,6 @@ std::vector<Jobs> jobs() {
       {"imported attention", test::imported_attention(), {4}, {2, 5}},
       {"recurrence", model::build_family("gnmt:layers=2,width=8,vocabulary=13,source=5,target=4"), {3}, {5}}};
 }
-
-/// At step 60 of a training it waits until there is a checkpoint, however fast steps are.
-struct FirstCheckpointObserver : test::SilentObserver {
-  explicit FirstCheckpointObserver(fs::path to) : folder(std::move(to)) {}
-  void step(const run::Progress& progress) override {
-    if (progress.step != 60) return;
-    while (run::checkpoints_of(folder).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    step_of_first = std::stoi(run::checkpoints_of(folder).back().filename().string().substr(5));  // step-N
-  }
-  void information(std::string_view text) override {
-    if (text.starts_with("--every auto")) said = text;
-  }
-
-  fs::path folder;
-  int step_of_first = 0;
-  std::string said;
-};
 
 }  // namespace
 
@@ -355,32 +333,6 @@ TEST_SUITE("librun/resume") {
                                          .micro_batches = 1});
     options.checkpoint = folder.path() / "stream";
     CHECK(test::run_plan(stream, options).report.steps == 30);
-  }
-
-  TEST_CASE("checkpoints of --every auto begin after eight steps, change nothing, and say what was chosen") {
-    const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
-    run::RunOptions options = options_for(200);
-    options.checkpoint = folder.path() / "ck";
-    options.checkpoint_auto = true;
-    options.between_failures = Seconds(1e-6);  // so often that the next one follows at once
-    options.save_weights = folder.path() / "weights";
-    FirstCheckpointObserver observer(options.checkpoint);
-    const run::RunReport found = run::run(plan, options, observer, [] { return false; });
-    CHECK(observer.step_of_first >= 8);
-    CHECK(observer.said.starts_with("--every auto: the first checkpoint took "));
-    REQUIRE(found.checkpoints.has_value());
-    CHECK(found.checkpoints->written > 2);
-    REQUIRE(found.checkpoints->choice.has_value());
-    CHECK(found.checkpoints->choice->cost >= run::CheckpointCost::kLeast);
-    CHECK(found.checkpoints->choice->interval == Seconds(1e-6));  // no more than between failures
-    CHECK(test::first_difference(test::train_alone(plan, options_for(200)).tensors,
-                                 run::read_weights(options.save_weights)) == "");
-    options.checkpoint = folder.path() / "seldom";
-    options.between_failures = Seconds(1e9);  // at least sqrt(2 * 1e-3 * 1e9) s, longer than this training
-    FirstCheckpointObserver seldom(options.checkpoint);
-    const run::RunReport other = run::run(plan, options, seldom, [] { return false; });
-    CHECK(other.checkpoints->written == 2);  // the first one, and the end's
   }
 
   TEST_CASE("a training begins with given weights, and draws what is missing") {

@@ -1,4 +1,4 @@
-#include "librun/checkpoint/interval.h"
+#include "librun/drive/checkpoint_interval.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ double simulated(const Setting& setting, double interval, double work, std::mt19
 
 }  // namespace
 
-TEST_SUITE("librun/checkpoint/interval") {
+TEST_SUITE("librun/drive/checkpoint_interval") {
   TEST_CASE("Daly's figures by hand, and their limits") {
     // cost 2 s, 100 s between failures: sqrt(400) (1 + sqrt(0.01)/3 + 0.01/9) - 2 = 20 * 1.034444 - 2.
     CHECK(best_interval(Seconds(2), Seconds(100)).count() == doctest::Approx(18.688889));

@@ -1,18 +1,14 @@
-#include "librun/checkpoint/interval.h"
+#include "librun/drive/checkpoint_interval.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "librun/report/record.h"
+
 namespace pp::run {
 
 namespace {
-
-Seconds median(std::vector<Seconds> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 void keep_last(std::vector<Seconds>& values, Seconds value, std::size_t most) {
   if (values.size() == most) values.erase(values.begin());
