@@ -51,7 +51,8 @@ bool start_cuda() {
                 "LibTorch has computed before its CUDA half was loaded, and takes it no more");
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  // What has no deterministic kernel says so (libprofile/model/determinism.h).
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setAllowTF32CuDNN(false);  // LibTorch's default: convolutions with 10 bits of mantissa

@@ -128,6 +128,8 @@ BoundLayer bound(std::shared_ptr<Program> program) {
     return outputs;
   };
   BoundLayer layer{forward, WeightGradient::with_input};
+  layer.deterministic =
+      std::ranges::all_of(kept->nodes, [](const Node& node) { return node.run.deterministic; });
   layer.held = [program = std::move(kept)](std::vector<at::Tensor>& tensors) {
     for (const Node& node : program->nodes) {
       if (node.run.constants) node.run.constants->collect(tensors);
@@ -152,7 +154,7 @@ std::vector<int> reads_of(const Layer& node, std::size_t inputs) {
 aten::BoundCall bind_node(const Layer& node, std::span<const RowTensor> inputs) {
   if (node.call) return aten::bind_call(*node.call, inputs);
   BoundLayer layer = bind_layer(node.op, node.attributes);
-  return {std::move(layer.forward), nullptr, std::move(layer.held)};
+  return {std::move(layer.forward), nullptr, std::move(layer.held), layer.deterministic};
 }
 
 std::shared_ptr<Program> graph_program(const std::vector<Layer>& nodes, const ResolvedLayer& resolved) {

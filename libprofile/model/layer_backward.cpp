@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "libprofile/model/determinism.h"
+
 namespace pp::model::detail {
 namespace {
 
@@ -36,6 +38,7 @@ bool wants_input_gradient(const PlannedLayer& planned) {
 }
 
 Tensors LayerBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrived, WeightSums& sums) const {
+  const Determinism determinism(segment.layers[u].deterministic);
   const std::size_t inputs = segment.plan.order[u].sources.size();
   Tensors results;
   if (graph.written && !segment.layers[u].backward->both) {
@@ -52,6 +55,7 @@ Tensors LayerBackward::whole(std::size_t u, LayerGraph& graph, TensorSpan arrive
 
 Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived) const {
   const BoundLayer& layer = segment.layers[u];
+  const Determinism determinism(layer.deterministic);
   const std::size_t count = segment.plan.order[u].sources.size();
   const bool done = !is_trained(weights_of(u));
   Tensors results;
@@ -81,6 +85,7 @@ Tensors LayerBackward::inputs(std::size_t u, LayerGraph& graph, Tensors arrived)
 }
 
 void LayerBackward::parameters(std::size_t u, LayerGraph& graph, WeightSums& sums) const {
+  const Determinism determinism(segment.layers[u].deterministic);
   if (!graph.weight_gradients.empty()) {
     add_weights(graph.weight_gradients, 0, sums);
   } else if (!graph.written) {

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "libprofile/model/determinism.h"
+
 namespace pp::model::detail {
 namespace {
 
@@ -83,6 +85,7 @@ Tensors LayerForward::call(std::size_t u, TensorSpan inputs, Tensors* saved) con
   if (position < context.caches.size()) layer.cache = &context.caches[position];
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());
+  const Determinism determinism(segment.layers[u].deterministic);
   return segment.layers[u].forward(inputs, weights.of(planned.position), layer);
 }
 

@@ -107,6 +107,7 @@ struct BoundLayer {
   Forward forward;
   WeightGradient weight_gradient = WeightGradient::separate;  ///< of autograd's backward; `both`: with_input
   std::optional<WrittenBackward> backward = {};               ///< none: autograd's
+  bool deterministic = true;                                  ///< on a GPU: LibTorch has such kernels
   /// Adds the tensors that the layer holds from pass to pass beside its weights and buffers; null: none.
   std::function<void(std::vector<at::Tensor>& tensors)> held = {};
 };

@@ -9,7 +9,9 @@ the rounds; peak_bytes, the largest sum of blocks that the allocator had given o
 
 import argparse
 import contextlib
+import functools
 import json
+import pathlib
 import statistics
 import time
 import typing
@@ -49,6 +51,18 @@ class Gpt2(nn.Module):
         return self.head(self.norm(self.blocks(self.embedding(tokens))))
 
 
+class HuggingFace(nn.Module):
+    """As transformers builds it from a config.json, with its fused attention."""
+
+    def __init__(self, values: dict):
+        super().__init__()
+        from transformers import AutoConfig, AutoModelForCausalLM
+        self.model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**values), attn_implementation="sdpa")
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.model(input_ids=tokens, use_cache=False).logits
+
+
 class Network(typing.NamedTuple):
     make: typing.Callable[[], nn.Module]
     shape: tuple[int, ...]
@@ -64,14 +78,22 @@ NETWORKS = {
 }
 
 
+def hugging_face(name: str) -> Network:
+    """Of config.json:sequence=N."""
+    path, length = name.rsplit(":sequence=", 1)
+    values = json.loads(pathlib.Path(path).read_text())
+    return Network(functools.partial(HuggingFace, values), (int(length),), values["vocab_size"], True)
+
+
 # --- training
 
 
 def train(arguments: argparse.Namespace) -> dict:
-    network, device = NETWORKS[arguments.network], torch.device(arguments.device)
+    network, device = NETWORKS.get(arguments.network) or hugging_face(arguments.network), torch.device(arguments.device)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = arguments.deterministic
-    torch.use_deterministic_algorithms(arguments.deterministic, warn_only=True)
+    # Pools of the others have no deterministic kernel; told to warn only, attention is not deterministic either.
+    torch.use_deterministic_algorithms(arguments.deterministic, warn_only=not network.tokens)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.manual_seed(1)
     with torch.device(device):
@@ -107,7 +129,7 @@ def train(arguments: argparse.Namespace) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", choices=list(NETWORKS))
+    parser.add_argument("network", help=f"of {', '.join(NETWORKS)}, or config.json:sequence=N of Hugging Face")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--dtype", default="float32", help="of weights and activations (%(default)s)")
     parser.add_argument("--autocast", action="store_true", help="products in bfloat16")

@@ -366,6 +366,14 @@ struct Replacement {
         c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm_cell_backward));
     add({"aten::_fused_rms_norm_backward", ""}, c10::DispatchKey::CPU,
         c10::KernelFunction::makeFromUnboxedRuntimeFunction(&rms_norm_backward));
+    add({"aten::_scaled_dot_product_flash_attention", ""}, c10::DispatchKey::CPU,
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&flash_attention));
+    add({"aten::_scaled_dot_product_flash_attention_backward", ""}, c10::DispatchKey::CPU,
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&flash_attention_backward));
+    add({"aten::_scaled_dot_product_efficient_attention", ""}, c10::DispatchKey::CPU,
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&efficient_attention));
+    add({"aten::_scaled_dot_product_efficient_attention_backward", ""}, c10::DispatchKey::CPU,
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&efficient_attention_backward));
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       const auto operation = dispatcher.findSchema(name);
       if (!operation || !name.name.starts_with("aten::") || needs_no_kernel(name.name) ||
@@ -376,6 +384,8 @@ struct Replacement {
     }
     add({"aten::copy_", ""}, c10::DispatchKey::CUDA,
         c10::KernelFunction::makeFromUnboxedRuntimeFunction(&copy));
+    add({"aten::_fused_sdp_choice", ""}, c10::DispatchKey::CUDA,
+        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention_choice));
     at::globalContext().setUserEnabledCuDNN(false);
     at::globalContext().setSDPUseFlash(false);
     at::globalContext().setSDPUseMemEfficient(false);

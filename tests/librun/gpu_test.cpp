@@ -111,6 +111,33 @@ TEST_SUITE("gpu/librun") {
                {{6}, {2, 13}}, Sharing::one_device, options);
   }
 
+  // Sequences of several blocks of keys, whose shares of a query's gradient fast kernels add in any order; a
+  // vocabulary whose rows are unaligned in half types.
+  TEST_CASE("attention over long sequences gives the bits of one stage, and of the same stage again") {
+    PP_NEEDS_CUDA(1);
+    run::RunOptions options = short_run();
+    options.synthetic_samples = 32;
+    options.steps = cuda_is_imitated() ? 1 : 12;
+    const std::int64_t length = cuda_is_imitated() ? 32 : 640;
+    const std::string common = ",vocabulary=515,sequence=" + std::to_string(length);
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const std::string family :
+           {"transformer:layers=2,width=128,heads=2,dropout=0",
+            "llama:layers=2,width=128,heads=4,kv_heads=2,head_width=32,hidden=256"}) {
+        INFO(family, " ", name_of(dtype));
+        PlanSpec spec{.model = model::build_family(family + common), .mini_batch = 8};
+        spec.dtype = dtype;
+        const pp::test::Run whole = run_on_cuda(spec, Sharing::one_device, options);
+        CHECK(pp::test::first_difference(whole.tensors,
+                                         run_on_cuda(spec, Sharing::one_device, options).tensors) == "");
+        check_cuts(spec, {{6}, {4, 11}}, Sharing::one_device, options);
+        spec.recompute = {plan::Recompute::always};
+        CHECK(pp::test::first_difference(whole.tensors,
+                                         run_on_cuda(spec, Sharing::one_device, options).tensors) == "");
+      }
+    }
+  }
+
   TEST_CASE("split backwards and several stages per worker give the bits of one stage") {
     PP_NEEDS_CUDA(1);
     const pp::test::Run whole = run_on_cuda(residual("1f1b"));

@@ -11,6 +11,7 @@
 #include "libprofile/model/aten/call_arguments.h"
 #include "libprofile/model/aten/call_schema.h"
 #include "libprofile/model/aten/convolution_call.h"
+#include "libprofile/model/aten/nondeterministic.h"
 #include "libprofile/model/aten/outputs.h"
 #include "libprofile/model/aten/rehearsal.h"
 
@@ -89,7 +90,7 @@ BoundCall bind_call(const AtenCall& spec, std::span<const RowTensor> inputs) {
     }
     return outputs;
   };
-  return {forward, {call, &call->constants}};
+  return {forward, {call, &call->constants}, {}, !is_nondeterministic(spec)};
 }
 
 }  // namespace pp::model::aten

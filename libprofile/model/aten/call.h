@@ -17,6 +17,7 @@ struct BoundCall {
   Forward forward;
   std::shared_ptr<Constants> constants;                     ///< what the forward holds from pass to pass
   std::function<void(std::vector<at::Tensor>&)> held = {};  ///< the same of an operation of the table
+  bool deterministic = true;                                ///< BoundLayer::deterministic
 };
 
 /// Inputs, weights, buffers as the call lists them. Outputs are compared with what the call says of them; a

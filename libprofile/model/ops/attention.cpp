@@ -1,5 +1,6 @@
 #include "libprofile/model/ops/attention.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -12,6 +13,7 @@
 #include <limits>
 
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/ops/fused_attention.h"
 
 namespace pp::model::ops {
 
@@ -66,6 +68,10 @@ at::Tensor attend(const AttentionSettings& settings, const at::Tensor& query, co
   const double factor = attention_factor(settings, query);
   if (context.mode == Mode::training && (bias.defined() || settings.dropout > 0.0))
     return attend_written_out(query, key, value, factor, bias, causal, settings.dropout, context);
+  if (!bias.defined() && query.is_cuda() && !at::GradMode::is_enabled()) {
+    const Attending attending{query, key, value, causal, factor};
+    if (const auto kernel = fused_kernel(attending)) return attend_fused(*kernel, attending).mixed;
+  }
   if (!bias.defined()) return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, factor);
   const at::Tensor mask = causal ? bias.masked_fill(future_of(query, key), kUnseen) : bias;
   return at::scaled_dot_product_attention(query, key, value, mask, 0.0, false, factor);

@@ -43,7 +43,7 @@ at::Tensor attend(const AttentionSettings& settings, const at::Tensor& query, co
 
 /// multi_head_attention
 Forward self_attention(const Attributes& attributes);
-/// On a CPU, without dropout and without a bias to the scores.
+/// Without dropout and without a bias to the scores, where a fused kernel takes the heads.
 std::optional<WrittenBackward> self_attention_backward(const Attributes& attributes);
 
 }  // namespace pp::model::ops

@@ -88,6 +88,7 @@ struct Row {
   BindBackward* backward = nullptr;
   /// In place of `bind` and `backward`, of an op whose halves share what it holds from pass to pass.
   BoundLayer (*bind_whole)(const Attributes& attributes) = nullptr;
+  bool deterministic = true;  ///< BoundLayer::deterministic
 };
 /// The groups of rows, by the names of core's.
 std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),

@@ -1,10 +1,8 @@
 // Attention of projected queries, keys and values: Ainslie et al., GQA: training generalized multi-query
-// transformer models from multi-head checkpoints, 2023. On a CPU the backward is written: it keeps rotated
-// queries and keys, values, the result and a number for each query and head, and no scores. Caps of the scores
-// and dropout go through autograd, and so does all on a GPU.
+// transformer models from multi-head checkpoints, 2023. Where a fused kernel takes the heads the backward is
+// written: it keeps rotated queries and keys, values, the result and a number for each query and head, and no
+// scores. Caps of the scores, dropout, and on a GPU windows go through autograd.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -13,11 +11,12 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <vector>
 
+#include "libprofile/core/error.h"
 #include "libprofile/model/ops/attention.h"
 #include "libprofile/model/ops/forward.h"
+#include "libprofile/model/ops/fused_attention.h"
 #include "libprofile/model/ops/grouped_heads.h"
 #include "libprofile/model/ops/root_mean_square.h"
 #include "libprofile/model/ops/rotary.h"
@@ -104,11 +103,6 @@ Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weigh
   return made;
 }
 
-/// Whether LibTorch's kernel for a CPU can do it, whose backward is written.
-bool by_kernel(const GroupedSettings& settings, const Heads& heads) {
-  return heads.queries.is_cpu() && !settings.needs_scores() && heads.queries.size(3) == heads.values.size(3);
-}
-
 /// Undefined where the kernel's own causal order does.
 at::Tensor mask_of(const GroupedSettings& settings, const at::Tensor& queries) {
   const std::int64_t length = queries.size(1);
@@ -116,16 +110,31 @@ at::Tensor mask_of(const GroupedSettings& settings, const at::Tensor& queries) {
   return sight_mask(settings, length, queries.options().requires_grad(false));
 }
 
-/// [n, heads, l, e], and the logarithms of the sums of the exponentials of the scores, [n, heads, l].
-std::tuple<at::Tensor, at::Tensor> attend_by_kernel(const GroupedSettings& settings, const Heads& heads) {
+Attending attending_of(const GroupedSettings& settings, const Heads& heads) {
   const at::Tensor mask = mask_of(settings, heads.queries);
-  return at::_scaled_dot_product_flash_attention_for_cpu(
-      swapped(heads.queries), swapped(heads.keys), swapped(heads.values), /*dropout_p=*/0.0,
-      settings.causal && !mask.defined(), optional(mask), settings.factor(heads.queries.size(3)));
+  return {swapped(heads.queries),
+          swapped(heads.keys),
+          swapped(heads.values),
+          settings.causal && !mask.defined(),
+          settings.factor(heads.queries.size(3)),
+          mask};
+}
+
+/// Of whole sequences.
+std::optional<FusedKernel> kernel_of(const GroupedSettings& settings, const Heads& heads) {
+  return settings.needs_scores() ? std::nullopt : fused_kernel(attending_of(settings, heads));
+}
+
+/// Of a layer whose backward is written.
+FusedKernel certain_kernel(const Attending& attending) {
+  if (const auto kernel = fused_kernel(attending)) return *kernel;
+  throw Error(ErrorKind::internal, "grouped_query_attention: no fused kernel takes these heads");
 }
 
 at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
-  if (by_kernel(settings, heads)) return std::get<0>(attend_by_kernel(settings, heads));
+  const bool may_fuse = heads.queries.is_cpu() || !at::GradMode::is_enabled();
+  if (const auto kernel = may_fuse ? kernel_of(settings, heads) : std::nullopt)
+    return attend_fused(*kernel, attending_of(settings, heads)).mixed;
   const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
   if (settings.needs_scores()) {
     const at::Tensor mask =
@@ -177,7 +186,17 @@ at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerCont
 
 /// What the written backward needs: queries and keys as placed, or with norms as they came, with their inverse
 /// root mean squares; values as they came, of a packed input by heads.
-enum Saved : std::size_t { kQueries, kKeys, kValues, kMixed, kLogSumExp, kInverseQueries, kInverseKeys };
+enum Saved : std::size_t {
+  kQueries,
+  kKeys,
+  kValues,
+  kMixed,
+  kLogSumExp,
+  kSeed,
+  kOffset,
+  kInverseQueries,
+  kInverseKeys
+};
 
 // Queries [n, l, heads d], keys [n, l, groups d], values [n, l, groups e] -> [n, l, heads e]; or one input of
 // all three. With norms q_norm.weight and k_norm.weight [d].
@@ -190,27 +209,28 @@ Forward forward_of(const GroupedAttention& layer) {
     }
     const Placed made = placed(layer, inputs, weights, context.piece);
     if (context.saved == nullptr) return {joined_heads(attend(layer.settings, made.heads, context))};
-    const auto [mixed, log_sum_exp] = attend_by_kernel(layer.settings, made.heads);
+    const Attending attending = attending_of(layer.settings, made.heads);
+    const Fused fused = attend_fused(certain_kernel(attending), attending);
     const Heads came = heads_of(layer.settings, inputs);
     const at::Tensor values = inputs.size() == 3 ? inputs[2] : came.values;
     if (layer.settings.norms) {
-      save(context,
-           {came.queries, came.keys, values, mixed, log_sum_exp, made.inverse_queries, made.inverse_keys});
+      save(context, {came.queries, came.keys, values, fused.mixed, fused.log_sum_exp, fused.seed, fused.offset,
+                     made.inverse_queries, made.inverse_keys});
     } else {
-      save(context, {made.heads.queries, made.heads.keys, values, mixed, log_sum_exp});
+      save(context, {made.heads.queries, made.heads.keys, values, fused.mixed, fused.log_sum_exp, fused.seed,
+                     fused.offset});
     }
-    return {joined_heads(mixed)};
+    return {joined_heads(fused.mixed)};
   };
 }
 
 /// From the gradient of the result [n, l, heads e] to those of the heads before their rotation.
-Heads back_through_products(const GroupedAttention& layer, const Heads& heads, const at::Tensor& mixed,
-                            const at::Tensor& log_sum_exp, const at::Tensor& gradient) {
-  const at::Tensor mask = mask_of(layer.settings, heads.queries);
-  auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      swapped(gradient.unflatten(2, {layer.settings.heads, -1})), swapped(heads.queries), swapped(heads.keys),
-      swapped(heads.values), mixed, log_sum_exp, /*dropout_p=*/0.0, layer.settings.causal && !mask.defined(),
-      optional(mask), layer.settings.factor(heads.queries.size(3)));
+Heads back_through_products(const GroupedAttention& layer, const Heads& heads, TensorSpan saved,
+                            const at::Tensor& gradient) {
+  const Attending attending = attending_of(layer.settings, heads);
+  const Fused fused{saved[kMixed], saved[kLogSumExp], saved[kSeed], saved[kOffset]};
+  const auto [queries, keys, values] = fused_backward(
+      certain_kernel(attending), attending, fused, swapped(gradient.unflatten(2, {layer.settings.heads, -1})));
   const Heads gradients{swapped(queries), swapped(keys), swapped(values)};
   if (layer.rotates()) {
     const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
@@ -224,9 +244,7 @@ Tensors backward_of_heads(const GroupedAttention& layer, TensorSpan saved, const
   const bool packed = saved[kValues].dim() == 4;
   const at::Tensor values = packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1});
   return joined(layer.settings,
-                back_through_products(layer, {saved[kQueries], saved[kKeys], values}, saved[kMixed],
-                                      saved[kLogSumExp], gradient),
-                packed);
+                back_through_products(layer, {saved[kQueries], saved[kKeys], values}, saved, gradient), packed);
 }
 
 /// Norms and rotation again, from what came.
@@ -242,7 +260,7 @@ Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, Ten
     turn(rotary, heads.queries, rows, Turn::forth);
     turn(rotary, heads.keys, rows, Turn::forth);
   }
-  Heads gradients = back_through_products(layer, heads, saved[kMixed], saved[kLogSumExp], gradient);
+  Heads gradients = back_through_products(layer, heads, saved, gradient);
   const auto [queries, of_q_norm] =
       scaled_rows_backward(gradients.queries, saved[kQueries], saved[kInverseQueries], weights[0], 0.0);
   const auto [keys, of_k_norm] =
@@ -255,7 +273,7 @@ Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, Ten
 std::optional<WrittenBackward> backward_of(const GroupedAttention& layer) {
   if (layer.settings.needs_scores()) return std::nullopt;
   WrittenBackward backward{.applies = [layer](TensorSpan inputs) {
-    return by_kernel(layer.settings, heads_of(layer.settings, inputs));
+    return kernel_of(layer.settings, heads_of(layer.settings, inputs)).has_value();
   }};
   if (layer.settings.norms) {
     backward.both = [layer](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {

@@ -1,9 +1,12 @@
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
 #include <c10/util/DimVector.h>
 
 #include <array>
 
+#include "libprofile/model/ops/aligned_sides.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/weight_sums.h"
 
@@ -13,16 +16,40 @@ namespace {
 /// [..., width] -> [all others, width]
 at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }
 
+c10::DimVector with_width(const at::Tensor& x, std::int64_t width) {
+  c10::DimVector sizes(x.sizes());  // allocates nothing
+  sizes.back() = width;
+  return sizes;
+}
+
+/// Of the outputs, and of their gradients.
+std::int64_t missing_columns_of(const at::Tensor& x, std::int64_t columns) {
+  return missing_columns(x.numel() / x.size(-1), columns, x.options());
+}
+
+/// [..., in], [out, in] -> [..., out], by way of `more` outputs that are 0.
+at::Tensor aligned_product(const at::Tensor& x, const at::Tensor& weight, std::int64_t more) {
+  const at::Tensor y = rows(x).mm(with_rows(weight, more).t());
+  return y.narrow(1, 0, weight.size(0)).contiguous().view(with_width(x, weight.size(0)));
+}
+
+/// [..., out] -> [all others, out], whose rows begin where tensor cores want them.
+at::Tensor aligned_rows(const at::Tensor& gradient) {
+  const std::int64_t width = gradient.size(-1), more = missing_columns_of(gradient, width);
+  return more == 0 ? rows(gradient) : with_columns(rows(gradient), more).narrow(1, 0, width);
+}
+
 std::optional<WrittenBackward> linear_backward(const Attributes& /*attributes*/) {
   return WrittenBackward{
       .inputs = [](Tensors& /*saved*/, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
-        c10::DimVector sizes(gradient.sizes());  // allocates nothing
-        sizes.back() = weights[0].size(1);
-        return {rows(gradient).mm(weights[0]).view(sizes)};
+        const std::int64_t more = missing_columns_of(gradient, gradient.size(-1));
+        return {with_columns(rows(gradient), more)
+                    .mm(with_rows(weights[0], more))
+                    .view(with_width(gradient, weights[0].size(1)))};
       },
       .weights =
           [](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient, WeightSums& sums) {
-            const at::Tensor by_row = rows(gradient);
+            const at::Tensor by_row = aligned_rows(gradient);
             if (sums.wants(0)) sums.add_product(0, by_row.t(), rows(saved[0]));
             if (sums.size() > 1 && sums.wants(1)) sums.add(1, by_row.sum(0));
           }};
@@ -32,6 +59,12 @@ std::optional<WrittenBackward> linear_backward(const Attributes& /*attributes*/)
 Forward linear(const Attributes& /*attributes*/) {
   return [](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
     save(context, weights[0].requires_grad() ? Tensors{inputs[0]} : Tensors{});
+    const bool plain = !at::GradMode::is_enabled() && inputs[0].scalar_type() == weights[0].scalar_type();
+    const std::int64_t more = plain ? missing_columns_of(inputs[0], weights[0].size(0)) : 0;
+    if (more > 0) {
+      at::Tensor y = aligned_product(inputs[0], weights[0], more);
+      return {weights.size() > 1 ? y.add_(weights[1]) : y};
+    }
     return {at::linear(inputs[0], weights[0], weights.size() > 1 ? weights[1] : at::Tensor())};
   };
 }

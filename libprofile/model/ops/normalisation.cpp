@@ -1,3 +1,5 @@
+#include <ATen/ops/_fused_rms_norm.h>
+#include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/group_norm.h>
@@ -110,27 +112,36 @@ std::optional<WrittenBackward> layer_norm_backward(const Attributes& /*attribute
 }
 
 // [n, ..., d] -> the same, over the root of the mean square of the last dimension, times weight + offset;
-// weight [d]
+// weight [d]. On a GPU by one kernel, under autocast by what LibTorch makes of wide weights.
 Forward rms_norm(const Attributes& attributes) {
   return [eps = number(attributes, "eps"), offset = number(attributes, "offset")](
              TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
     const at::Tensor x = once(inputs[0]);
-    if (!x.is_cpu()) {  // one kernel there
-      return {at::rms_norm(x, weights[0].sizes(), offset == 0.0 ? weights[0] : weights[0].add(offset), eps)};
+    if (x.is_cpu()) {
+      const at::Tensor inverse = inverse_root_mean_square(x, eps);
+      save(context, {inputs[0], inverse});
+      return {scaled_rows(x, inverse, weights[0], offset)};
     }
-    const at::Tensor inverse = inverse_root_mean_square(x, eps);
+    const at::Tensor weight = offset == 0.0 ? weights[0] : weights[0].add(offset);
+    if (context.saved == nullptr) return {at::rms_norm(x, weight.sizes(), weight, eps)};
+    const auto [y, inverse] = at::_fused_rms_norm(x, weight.sizes(), weight, eps);
     save(context, {inputs[0], inverse});
-    return {scaled_rows(x, inverse, weights[0], offset)};
+    return {y};
   };
 }
 std::optional<WrittenBackward> rms_norm_backward(const Attributes& attributes) {
   return WrittenBackward{
       .both = [offset = number(attributes, "offset")](TensorSpan saved, TensorSpan weights,
                                                       const at::Tensor& gradient) -> Tensors {
-        const auto [x, weight] = scaled_rows_backward(gradient, saved[0], saved[1], weights[0], offset);
-        return {x, weight};
-      },
-      .applies = [](TensorSpan inputs) { return inputs[0].is_cpu(); }};
+        if (gradient.is_cpu()) {
+          const auto [x, weight] = scaled_rows_backward(gradient, saved[0], saved[1], weights[0], offset);
+          return {x, weight};
+        }
+        const at::Tensor weight = offset == 0.0 ? weights[0] : weights[0].add(offset);
+        const auto [x, of_weight] = at::_fused_rms_norm_backward(gradient, saved[0], weight.sizes(), saved[1],
+                                                                 weight, {true, weights[0].requires_grad()});
+        return {x, of_weight};
+      }};
 }
 
 // [n, c, h, w] -> the same. alpha times the mean over `size` channels, zeros beyond the first and the last:

@@ -85,9 +85,9 @@ Forward upsample_bilinear2d(const Attributes& attributes) {
 constexpr std::array kRows{
     Row{.name = "max_pool2d", .bind = max_pool2d, .backward = max_pool2d_backward},
     Row{.name = "avg_pool2d", .bind = avg_pool2d, .backward = avg_pool2d_backward},
-    Row{"adaptive_avg_pool2d", adaptive_avg_pool2d},
+    Row{.name = "adaptive_avg_pool2d", .bind = adaptive_avg_pool2d, .deterministic = false},
     Row{"upsample_nearest2d", upsample_nearest2d},
-    Row{"upsample_bilinear2d", upsample_bilinear2d},
+    Row{.name = "upsample_bilinear2d", .bind = upsample_bilinear2d, .deterministic = false},
 };
 
 }  // namespace

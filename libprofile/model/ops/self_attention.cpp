@@ -1,12 +1,12 @@
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 
 #include <array>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/attention.h"
+#include "libprofile/model/ops/fused_attention.h"
 #include "libprofile/model/ops/relative_position.h"
 #include "libprofile/model/weight_sums.h"
 
@@ -28,34 +28,41 @@ struct SelfAttention {
 at::Tensor rows(const at::Tensor& x) { return x.flatten(0, 1); }
 
 /// What the backward of the products needs, by the places in which the forward saves it.
-enum Saved : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kForward };
+enum Saved : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kSeed, kOffset, kForward };
 /// Once the input gradient is known, in place of them; the input stays where it is.
 enum Left : std::size_t { kProjectedGradient = 1, kJoined, kBackward };
 
-/// Queries, keys and values [n, s, 3d] -> [n, heads, s, width]; saves for backward. `x` is undefined where the
-/// projection's weight is frozen.
+/// Queries, keys and values side by side, [n, s, 3d].
+Attending attending_of(const SelfAttention& layer, const at::Tensor& projected) {
+  const at::Tensor parts = split_heads(projected, 3, layer.settings.heads);
+  return {parts[0], parts[1], parts[2], layer.causal, attention_factor(layer.settings, parts[0])};
+}
+
+/// Of a layer whose backward is written.
+FusedKernel kernel_of(const Attending& attending) {
+  if (const auto kernel = fused_kernel(attending)) return *kernel;
+  throw Error(ErrorKind::internal, "multi_head_attention: no fused kernel takes these heads");
+}
+
+/// [n, s, 3d] -> [n, heads, s, width]; saves for backward. `x` is undefined where the projection's weight is
+/// frozen.
 at::Tensor attend_and_save(const SelfAttention& layer, const at::Tensor& x, const at::Tensor& projected,
                            Tensors& saved) {
-  const at::Tensor parts = split_heads(projected, 3, layer.settings.heads);
-  const double factor = attention_factor(layer.settings, parts[0]);
-  const auto [mixed, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      parts[0], parts[1], parts[2], /*dropout_p=*/0.0, layer.causal, /*attn_mask=*/{}, factor);
-  saved = {x, projected, mixed, log_sum_exp};
-  return mixed;
+  const Attending attending = attending_of(layer, projected);
+  const Fused fused = attend_fused(kernel_of(attending), attending);
+  saved = {x, projected, fused.mixed, fused.log_sum_exp, fused.seed, fused.offset};
+  return fused.mixed;
 }
 
 /// From the gradient of the output to that of the projected input, [n, s, 3d]. Leaves what the weights' need.
 void back_to_projected(const SelfAttention& layer, const at::Tensor& out_projection, const at::Tensor& gradient,
                        Tensors& saved) {
   const std::int64_t heads = layer.settings.heads;
-  const at::Tensor parts = split_heads(saved[kProjected], 3, heads);
+  const Attending attending = attending_of(layer, saved[kProjected]);
+  const Fused fused{saved[kMixed], saved[kLogSumExp], saved[kSeed], saved[kOffset]};
   const at::Tensor joined = rows(gradient).mm(out_projection).view(gradient.sizes());
-  const std::array<at::Tensor, 3> by_part = [&] {
-    const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        split_heads(joined, 1, heads)[0], parts[0], parts[1], parts[2], saved[kMixed], saved[kLogSumExp],
-        /*dropout_p=*/0.0, layer.causal, /*attn_mask=*/{}, attention_factor(layer.settings, parts[0]));
-    return std::array{query, key, value};
-  }();
+  const std::array<at::Tensor, 3> by_part =
+      fused_backward(kernel_of(attending), attending, fused, split_heads(joined, 1, heads)[0]);
   const at::Tensor projected = at::empty_like(saved[kProjected]);
   const at::Tensor places = split_heads(projected, 3, heads);
   for (std::size_t part = 0; part < by_part.size(); ++part)
@@ -108,7 +115,12 @@ std::optional<WrittenBackward> self_attention_backward(const Attributes& attribu
             sums.add(1, projected.sum(0));
             sums.add(out + 1, by_row.sum(0));
           },
-      .applies = [](TensorSpan inputs) { return inputs.size() == 1 && inputs[0].is_cpu(); }};
+      .applies =
+          [layer](TensorSpan inputs) {
+            if (inputs.size() != 1) return false;
+            const at::Tensor heads = split_heads(inputs[0], 1, layer.settings.heads)[0];
+            return fused_kernel({heads, heads, heads, layer.causal}).has_value();
+          }};
 }
 
 }  // namespace pp::model::ops

@@ -45,6 +45,7 @@ BoundLayer bind_layer(std::string_view op, const Attributes& attributes) {
   }
   BoundLayer layer{row->bind(attributes), with_input ? WeightGradient::with_input : WeightGradient::separate};
   if (row->backward != nullptr) layer.backward = row->backward(attributes);
+  layer.deterministic = row->deterministic;
   return layer;
 }
 

@@ -186,11 +186,14 @@ class NcclGroup final : public DeviceGroup {
     await_ready();
   }
 
+  // A message is handed over within tens of microseconds, which a sleep would double; a partner that has yet to
+  // come may take seconds.
   void await_ready(Clock::duration most = Clock::duration::max() / 2) {
-    constexpr std::chrono::microseconds kLook(50);
+    constexpr std::chrono::microseconds kSoon(200), kLook(50);
     const Clock::time_point begin = Clock::now();
     while (true) {
-      if (Clock::now() - begin > most) fail("a communicator does not become ready");
+      const Clock::duration waited = Clock::now() - begin;
+      if (waited > most) fail("a communicator does not become ready");
       {
         const std::lock_guard held(mutex_);
         ncclResult_t state = ncclSuccess;
@@ -199,7 +202,11 @@ class NcclGroup final : public DeviceGroup {
         check(state);
         if (state == ncclSuccess) return;
       }
-      std::this_thread::sleep_for(kLook);
+      if (waited < kSoon) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kLook);
+      }
     }
   }
 

@@ -16,6 +16,8 @@ TEST_SUITE("gpu/libprofile/device/settings") {
       CHECK_FALSE(at::globalContext().allowTF32CuDNN());
       CHECK_FALSE(at::globalContext().allowTF32CuBLAS());
       CHECK(at::globalContext().deterministicCuDNN());
+      CHECK(at::globalContext().deterministicAlgorithms());
+      CHECK_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
     });
   }
 }

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "libprofile/device/compute_device.h"
+#include "libprofile/model/determinism.h"
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
@@ -78,7 +79,10 @@ TEST_SUITE("gpu/libprofile/model/gradients") {
         const std::string text = to_text(op_case);
         CAPTURE(text);
         const OpInstance op = instantiate(without_draws(op_case), 2);
-        const Result cpu = run_on(op, at::kCPU), cuda = run_on(op, device);
+        const Result cpu = run_on(op, at::kCPU);
+        const model::detail::Determinism determinism(
+            bind_layer(op_case.op, complete(op_case.op, op_case.attributes)).deterministic);
+        const Result cuda = run_on(op, device);
         check_equal(cpu.outputs, cuda.outputs, tolerance_of(op_case.op));
         check_equal(cpu.gradients, cuda.gradients, tolerance_of(op_case.op));
       }
