@@ -1,6 +1,5 @@
 #include "libprofile/model/ops/convolution_product.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
 #include <ATen/ops/mm.h>
@@ -65,8 +64,8 @@ bool is_product(KernelTask task, const Convolution& convolution, const at::Tenso
 at::Tensor convolve_by_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight,
                                const at::Tensor& bias) {
   const at::Tensor right = columns(convolution, x, weight);
-  const at::Tensor y =
-      bias.defined() ? at::addmm(bias.unsqueeze(1), rows(weight), right) : rows(weight).mm(right);
+  at::Tensor y = rows(weight).mm(right);  // whose kernel is chosen; addmm's would be for a bias by columns
+  if (bias.defined()) y.add_(bias.unsqueeze(1));
   return by_sample(y, x.size(0))
       .view({x.size(0), weight.size(0), output_side(convolution, x, weight, 0),
              output_side(convolution, x, weight, 1)});

@@ -18,6 +18,7 @@
 #include "libprofile/model/kernels/kernel_call.h"
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
+#include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
 using namespace pp::model;
@@ -173,6 +174,28 @@ TEST_SUITE("libprofile/model/kernels") {
     CHECK(keys.empty());
     at::mm(part.contiguous(), right);
     CHECK(keys == KernelKeys{{KernelTask::product, DType::float32, ProductLayout::nn, {4, 3, 5}}});
+  }
+
+  // [6, 3 2 2] times what 2 samples of 3 x 4 outputs read.
+  TEST_CASE("a convolution that is a product asks for the kernel of that product, with a bias and without") {
+    const KernelKey convolution{KernelTask::convolution, DType::float32, {}, {2, 3, 4, 5, 6, 2, 2, 0, 0, 1, 1}};
+    const Kernels as_product(std::vector{KernelChoice{convolution, Kernel::product, std::nullopt}});
+    for (const bool biased : {false, true}) {
+      CAPTURE(biased);
+      const pp::Attributes attributes = test::complete(
+          "conv2d", {{"out_channels", std::int64_t{6}}, {"kernel_size", std::int64_t{2}}, {"bias", biased}});
+      const Forward forward = bind_layer("conv2d", attributes).forward;
+      std::vector<at::Tensor> weights{at::randn({6, 3, 2, 2})};
+      if (biased) weights.push_back(at::randn({6}));
+      const std::vector<at::Tensor> inputs{at::randn({2, 3, 4, 5})};
+      LayerContext context;
+      const at::Tensor usual = forward(inputs, weights, context)[0];
+      KernelKeys keys;
+      const UseKernels use(&as_product);
+      const RecordKernels record(keys);
+      CHECK(forward(inputs, weights, context)[0].allclose(usual, /*rtol=*/1e-5, /*atol=*/1e-5));
+      CHECK(keys.contains({KernelTask::product, DType::float32, ProductLayout::nn, {6, 12, 24}}));
+    }
   }
 
   TEST_CASE("wherever a model is cut, the same kernels run: the same bits, near those without a choice") {
