@@ -31,8 +31,8 @@ void add_schema(const cli::Command& app, cli::Shell& shell) {
   for (const std::string_view name : schema_names()) names.append(names.empty() ? "" : ", ").append(name);
   command.add_option("document", options->document, "one of " + names).required().type_name("DOCUMENT");
   command.add_option("-o,--output", options->output, "write the schema; - for stdout").type_name("FILE");
-  static constexpr std::array<std::string_view, 2> kExamples{"pp-profile schema model",
-                                                             "pp-profile schema plan -o plan.schema.json"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-profile schema model", "pp-profile schema plan -o plan.schema.json", "pp-profile schema report"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options] { schema(*options); });
 }

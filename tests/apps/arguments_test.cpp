@@ -4,9 +4,9 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -19,11 +19,11 @@ const std::filesystem::path kPlan = pp::test::program("pp-plan");
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(4, 2.0))); }
   Outcome plan(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   /// Through a shell, where `pp-plan` is the tool.
   Outcome shell(const std::string& command) const {
-    return pp::test::run_program("/bin/sh",
+    return pp::test::run_checked("/bin/sh",
                                  {"-c", "PATH=" + kPlan.parent_path().string() + ":$PATH; " + command}, path());
   }
 };

@@ -4,8 +4,8 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -16,7 +16,7 @@ using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
   Outcome run(const std::string& tool, std::vector<std::string> arguments) const {
-    return pp::test::run_program(pp::test::program(tool), arguments, path());
+    return pp::test::run_checked(pp::test::program(tool), arguments, path());
   }
   Outcome profile_model(const pp::Json& model) const {
     pp::write_file(path() / "model.json", model.dump());

@@ -6,8 +6,8 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/profile.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -20,7 +20,7 @@ using pp::test::TemporaryFolder;
 
 struct Folder : TemporaryFolder {
   Outcome run(const std::string& tool, const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program(tool), arguments, path());
+    return pp::test::run_checked(pp::test::program(tool), arguments, path());
   }
   std::string file(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }

@@ -6,8 +6,8 @@
 #include "libprofile/core/file.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/model/families/families.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -48,7 +48,7 @@ struct Folder : pp::test::TemporaryFolder {
     write("group.json", group);
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   Outcome plan(const std::vector<std::string>& more, std::vector<std::string> profiles = {"one.json"}) const {
     profiles.insert(profiles.end(), {"--mini-batch", "32", "--optimizer", "adamw", "-o", "plan.json"});

@@ -7,8 +7,8 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -31,7 +31,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::write_file(path() / "text.txt", text);
   }
   Outcome run(const std::string& tool, const Arguments& arguments) const {
-    return pp::test::run_program(pp::test::program(tool), arguments, path());
+    return pp::test::run_checked(pp::test::program(tool), arguments, path());
   }
   /// It must end well.
   std::string output(const std::string& tool, const Arguments& arguments) const {

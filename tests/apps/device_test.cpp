@@ -8,8 +8,8 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -25,7 +25,7 @@ const std::string kModel = "gpt2:layers=4,width=512,heads=8,sequence=256,vocabul
 
 struct Folder : pp::test::TemporaryFolder {
   Outcome run(const std::string& tool, const Arguments& arguments) const {
-    return pp::test::run_program(pp::test::program(tool), arguments, path());
+    return pp::test::run_checked(pp::test::program(tool), arguments, path());
   }
   std::string output(const std::string& tool, const Arguments& arguments) const {
     const Outcome outcome = run(tool, arguments);

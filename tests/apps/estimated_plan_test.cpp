@@ -5,8 +5,8 @@
 #include "libprofile/core/file.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/model/families/families.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -28,7 +28,7 @@ struct Folder : pp::test::TemporaryFolder {
     std::vector<std::string> arguments{"gpt3.json",   "--latency", "5us",        "--memory", "80GiB",
                                        "--optimizer", "adamw",     "--schedule", "1f1b"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/librun/data_bytes.h"
 
@@ -43,7 +44,7 @@ struct Folder : RunFolder {
     faults.push_back(tool().string());
     faults.insert(faults.end(), arguments.begin(), arguments.end());
     faults.insert(faults.end(), {"--data", "data.safetensors", "--no-evaluate"});
-    return pp::test::run_program("/usr/bin/env", faults, path());
+    return pp::test::run_checked("/usr/bin/env", faults, path());
   }
 
   std::vector<std::string> names(const std::string& folder) const {
@@ -133,7 +134,7 @@ TEST_SUITE("apps/fault") {
       "a writer killed before its k-th write, fsync, rename or mkdir, for all k, goes on to the same files") {
     const auto write = [](const fs::path& folder, Arguments faults) {
       faults.insert(faults.end(), {pp::test::program("checkpoint_writer"), (folder / "ck").string()});
-      return pp::test::run_program("/usr/bin/env", faults, folder);
+      return pp::test::run_checked("/usr/bin/env", faults, folder);
     };
     const auto files = [](const fs::path& folder) {
       std::map<std::string, std::string> all;

@@ -9,11 +9,11 @@
 #include "libplan/plan.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/librun/models.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
@@ -30,10 +30,10 @@ struct HostsFolder : pp::test::TemporaryFolder {
   Outcome on_hosts(const std::string& line, Words options = {}) const {
     options.insert(options.begin(), pp::test::repository("scripts/support/two_hosts.py"));
     options.insert(options.end(), {"sh", "-c", line});
-    return pp::test::run_program("/usr/bin/python3", options, path());
+    return pp::test::run_checked("/usr/bin/python3", options, path());
   }
   Outcome tool(const std::string& name, const Words& arguments) const {
-    return pp::test::run_program(kBin + "/" + name, arguments, path());
+    return pp::test::run_checked(kBin + "/" + name, arguments, path());
   }
   pp::Json json(const std::string& file) const { return pp::parse_json(pp::read_file(path() / file)); }
 };
@@ -181,7 +181,7 @@ TEST_SUITE("apps/hosts") {
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
       REQUIRE(
-          pp::test::run_program("/bin/sh", {"-c", kBin + "/pp-run " + train("together")}, folder.path()).code ==
+          pp::test::run_checked("/bin/sh", {"-c", kBin + "/pp-run " + train("together")}, folder.path()).code ==
           0);
       CHECK(pp::read_file(folder.path() / "apart") == pp::read_file(folder.path() / "together"));
     }
@@ -194,7 +194,7 @@ TEST_SUITE("apps/hosts") {
     CHECK(outcome.code == 5);
     CHECK(pp::read_file(folder.path() / "host").starts_with("host-a "));
     CHECK(pp::read_file(folder.path() / "hosts") == "10.77.0.1 slots=1\n10.77.0.2 slots=1\n");
-    const Outcome left = pp::test::run_program(
+    const Outcome left = pp::test::run_checked(
         "/bin/sh", {"-c", "ps -eo args | grep '[h]ostname host-'; ip -o link | grep 'pp[0-9]*[ab]'"},
         folder.path());
     CHECK(left.out == "");

@@ -4,8 +4,8 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/profile.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -28,7 +28,7 @@ struct Folder : pp::test::TemporaryFolder {
     std::ofstream(path() / file) << text;
     std::vector<std::string> arguments{"import", file, "-o", "profile.json"};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    return pp::test::run_program(pp::test::program("pp-profile"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-profile"), arguments, path());
   }
   pp::Profile profile() const { return pp::parse_profile(pp::read_file(path() / "profile.json")); }
 };

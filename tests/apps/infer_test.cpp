@@ -9,6 +9,7 @@
 
 #include "libprofile/core/file.h"
 #include "librun/checkpoint/safetensors.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
@@ -50,7 +51,7 @@ struct Folder : pp::test::TemporaryFolder {
   }
   Outcome run(Arguments arguments, const pp::test::Circumstances& what = {}) const {
     arguments.insert(arguments.begin(), "infer");
-    return pp::test::run_program(pp::test::program("pp-run"), arguments, path(), what);
+    return pp::test::run_checked(pp::test::program("pp-run"), arguments, path(), what);
   }
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(path()), {}));
@@ -187,7 +188,7 @@ TEST_SUITE("apps/infer") {
       Arguments all{"infer", "plan.json",         "--data", "prompts", "--token-type",
                     "uint8", "--initial-weights", "w",      "-o",      "out"};
       all.insert(all.end(), more.begin(), more.end());
-      return pp::test::run_program(pp::test::program("pp-run"), all, folder.path());
+      return pp::test::run_checked(pp::test::program("pp-run"), all, folder.path());
     };
     const auto integers = [&](std::string_view name) {
       const pp::run::SafetensorsFile out(folder.path() / "out");

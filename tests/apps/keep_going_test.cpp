@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
@@ -38,7 +39,7 @@ Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more) 
       with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=ck", "PP_FAULT_CALL=rename", "PP_FAULT_KILLS=1",
             "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
            with(kJob, more));
-  return pp::test::run_program("/usr/bin/env", words, folder.path());
+  return pp::test::run_checked("/usr/bin/env", words, folder.path());
 }
 
 }  // namespace
@@ -60,13 +61,13 @@ TEST_SUITE("apps/keep_going") {
 
   TEST_CASE("a training whose processes are killed goes on to the bytes of one that is not") {
     const RunFolder folder;
-    REQUIRE(pp::test::run_program(pp::test::program("pp-run"),
+    REQUIRE(pp::test::run_checked(pp::test::program("pp-run"),
                                   with(kJob, {"--save-weights", "whole", "--checkpoint", "other"}),
                                   folder.path())
                 .code == 2);  // twice the same option is refused
     Words undisturbed = kJob;
     undisturbed[11] = "undisturbed";
-    REQUIRE(pp::test::run_program(pp::test::program("pp-run"), with(undisturbed, {"--save-weights", "whole"}),
+    REQUIRE(pp::test::run_checked(pp::test::program("pp-run"), with(undisturbed, {"--save-weights", "whole"}),
                                   folder.path())
                 .code == 0);
     // A checkpoint is three renames, so each process writes a few of the 30 and dies.
@@ -103,7 +104,7 @@ TEST_SUITE("apps/keep_going") {
 
   TEST_CASE("what was refused is not tried again") {
     const RunFolder folder;
-    const Outcome refused = pp::test::run_program(pp::test::program("pp-run"),
+    const Outcome refused = pp::test::run_checked(pp::test::program("pp-run"),
                                                   with(kJob, {"--keep-going", "--seed", "-1"}), folder.path());
     CHECK(refused.code == 2);
     CHECK(!has(refused.err, "was lost"));
@@ -114,7 +115,7 @@ TEST_SUITE("apps/keep_going") {
     Words too_fast = kJob;
     too_fast[9] = "1e30";  // of --lr
     const Outcome diverged =
-        pp::test::run_program(pp::test::program("pp-run"), with(too_fast, {"--keep-going"}), folder.path());
+        pp::test::run_checked(pp::test::program("pp-run"), with(too_fast, {"--keep-going"}), folder.path());
     CHECK(diverged.code == 1);
     CHECK(has(diverged.err, "the training was lost by exit code 1 after "));
     CHECK(has(diverged.err, "; it failed at this step before, so it would again"));
@@ -125,7 +126,7 @@ TEST_SUITE("apps/keep_going") {
     Words words = kJob;
     words[6] = "1000000";
     const Outcome outcome =
-        pp::test::run_program(pp::test::program("pp-run"), with(words, {"--keep-going"}), folder.path(),
+        pp::test::run_checked(pp::test::program("pp-run"), with(words, {"--keep-going"}), folder.path(),
                               {.signal = SIGTERM, .signal_when = "training"});
     CHECK(outcome.code == 130);
     CHECK(has(outcome.err, "interrupted: the run ends with step "));
@@ -136,7 +137,7 @@ TEST_SUITE("apps/keep_going") {
   TEST_CASE("it is refused without checkpoints, with a plan that can be read once, and --attempts without it") {
     const RunFolder folder;
     const auto refusal = [&](const Words& words) {
-      const Outcome outcome = pp::test::run_program(pp::test::program("pp-run"), words, folder.path());
+      const Outcome outcome = pp::test::run_checked(pp::test::program("pp-run"), words, folder.path());
       CHECK(outcome.code == 2);
       return outcome.err;
     };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/support/plans.h"
 
@@ -170,7 +171,7 @@ TEST_SUITE("apps/kill") {
       Arguments endless{"SIGNAL=" + std::string(signal), "/bin/sh", "-c", script, folder.tool().string()};
       const Arguments training = RunFolder::on_data(job("1000000"));
       endless.insert(endless.end(), training.begin(), training.end());
-      CHECK(pp::test::run_program("/usr/bin/env", endless, folder.path()).code == code);
+      CHECK(pp::test::run_checked("/usr/bin/env", endless, folder.path()).code == code);
       const Outcome restart = folder.run(job(std::to_string(newest_checkpoint(folder.path() / "ck") + 3)));
       CAPTURE(restart.err);
       CHECK(restart.code == 0);

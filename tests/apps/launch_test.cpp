@@ -6,10 +6,10 @@
 #include "apps/run/launch_command.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/librun/models.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
@@ -185,7 +185,7 @@ struct LaunchFolder : pp::test::TemporaryFolder {
     all.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // of Open MPI
     all.push_back(tool());
     all.insert(all.end(), arguments.begin(), arguments.end());
-    return pp::test::run_program("/usr/bin/env", all, path());
+    return pp::test::run_checked("/usr/bin/env", all, path());
   }
   static std::string tool() { return pp::test::program("pp-run"); }
 };
@@ -250,7 +250,7 @@ TEST_SUITE("apps/launch") {
       Words all = environment;
       all.emplace_back(pp::test::program("pp-run-without-mpi"));
       all.insert(all.end(), arguments.begin(), arguments.end());
-      return pp::test::run_program("/usr/bin/env", all, folder.path());
+      return pp::test::run_checked("/usr/bin/env", all, folder.path());
     };
     const Words training{"plan.json", "--data", "synthetic", "--steps", "2"};
     CHECK(run({}, training).code == 0);

@@ -4,9 +4,9 @@
 #include "apps/plan/stage_table.h"
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -21,7 +21,7 @@ struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(8, 2.0))); }
   Outcome plan(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"profile.json", "--mini-batch", "64", "-o", "plan.json"});
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   Plan read() const { return pp::plan::parse_plan(pp::read_file(path() / "plan.json")); }
 };
@@ -78,7 +78,7 @@ TEST_SUITE("apps/levels") {
       const Outcome outcome = folder.plan(std::move(machine));
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
-      const Outcome shown = pp::test::run_program(kPlan, {"show", "plan.json"}, folder.path());
+      const Outcome shown = pp::test::run_checked(kPlan, {"show", "plan.json"}, folder.path());
       CHECK(shown.out == outcome.out);
       return outcome.out;
     };

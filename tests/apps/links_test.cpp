@@ -4,8 +4,8 @@
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
@@ -16,7 +16,7 @@ using pp::test::Outcome;
 
 struct Folder : pp::test::TemporaryFolder {
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(program(), arguments, path());
+    return pp::test::run_checked(program(), arguments, path());
   }
   /// By mpirun. `env` says yes to Open MPI's question whether root may start ranks; other launchers do not ask.
   /// At its end Open MPI keeps memory that AddressSanitizer would call leaked.
@@ -30,7 +30,7 @@ struct Folder : pp::test::TemporaryFolder {
                                        "2",
                                        program().string()};
     arguments.insert(arguments.end(), line.begin(), line.end());
-    return pp::test::run_program("/usr/bin/env", arguments, path());
+    return pp::test::run_checked("/usr/bin/env", arguments, path());
   }
   static std::filesystem::path program() { return pp::test::program("pp-profile"); }
   pp::Cluster cluster() const { return pp::parse_cluster(pp::read_file(path() / "cluster.json")); }
@@ -99,7 +99,7 @@ TEST_SUITE("apps/links") {
 
   TEST_CASE("without MPI, ranks are refused with what to install") {
     const Folder folder;
-    const Outcome outcome = pp::test::run_program(
+    const Outcome outcome = pp::test::run_checked(
         "/usr/bin/env",
         {"OMPI_COMM_WORLD_SIZE=2", pp::test::program("pp-profile-without-mpi"), "links", "-o", "cluster.json"},
         folder.path());

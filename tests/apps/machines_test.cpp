@@ -6,9 +6,9 @@
 #include "libplan/plan.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -34,7 +34,7 @@ struct Folder : pp::test::TemporaryFolder {
     write("two.json", changed);
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   /// On two cores joined by a link that takes practically no time.
   Outcome plan(const std::vector<std::string>& more) const {

@@ -5,9 +5,9 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -22,7 +22,7 @@ const std::filesystem::path kPlan = pp::test::program("pp-plan");
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(16, 2.0))); }
   Outcome run(std::vector<std::string> arguments) const {
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   Outcome plan(std::vector<std::string> arguments, const std::string& devices = "2") const {
     arguments.insert(arguments.begin(), {"profile.json", "--devices", devices, "--bandwidth", "1e12",
@@ -112,7 +112,7 @@ TEST_SUITE("apps/placed_plan") {
           "profile.json",    "--devices", "2",          "--bandwidth", "1e12", "--mini-batch", "128",
           "--micro-batches", "8",         "--schedule", "interleaved", "-o",   "plan.json"};
       arguments.insert(arguments.end(), extra.begin(), extra.end());
-      const Outcome outcome = pp::test::run_program(kPlan, arguments, folder.path());
+      const Outcome outcome = pp::test::run_checked(kPlan, arguments, folder.path());
       CAPTURE(outcome.err);
       REQUIRE(outcome.code == 0);
       return pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json")).predicted.step.count();

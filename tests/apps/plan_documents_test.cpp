@@ -5,10 +5,10 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -22,7 +22,7 @@ using Change = std::function<void(Json&)>;
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), profile); }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   void write(const std::string& name, const std::string& text) const { pp::write_file(path() / name, text); }
   /// A valid plan of the model, changed.

@@ -2,9 +2,9 @@
 #include <filesystem>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -18,7 +18,7 @@ const std::filesystem::path kPlan = pp::test::program("pp-plan");
 struct Folder : TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
   Outcome plan(std::vector<std::string> arguments) const {
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   /// Two devices and a mini-batch of 64 with these arguments behind.
   Outcome request(std::vector<std::string> more) const {

@@ -8,9 +8,9 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -28,7 +28,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::test::write_profile(path(), profile);
   }
   Outcome run(const std::vector<std::string>& arguments, const pp::test::Circumstances& what = {}) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path(), what);
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path(), what);
   }
   Outcome make(const std::vector<std::string>& more, const pp::test::Circumstances& what = {}) const {
     std::vector<std::string> arguments{"profile.json"};
@@ -86,7 +86,7 @@ TEST_SUITE("apps/plan_files") {
   TEST_CASE("a file that may not grow is a failed run that leaves nothing behind") {
     const Folder folder;
     const std::string tool = pp::test::program("pp-plan");
-    const Outcome outcome = pp::test::run_program(
+    const Outcome outcome = pp::test::run_checked(
         "/bin/sh",
         {"-c", "ulimit -f 1; exec \"$0\" profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 -o plan.json",
          tool},
@@ -125,7 +125,7 @@ TEST_SUITE("apps/plan_files") {
       for (const char* call : {" schedules ", " --help ", " --version --json "}) {
         CAPTURE(call);
         const Outcome outcome =
-            pp::test::run_program("/bin/sh", {"-c", tool + call + redirection}, folder.path());
+            pp::test::run_checked("/bin/sh", {"-c", tool + call + redirection}, folder.path());
         CHECK(outcome.code == 1);
         CHECK(outcome.err == "pp-plan: error: standard output cannot be written\n");
       }
@@ -137,11 +137,11 @@ TEST_SUITE("apps/plan_files") {
     const std::string call = pp::test::program("pp-plan") +
                              " profile.json --devices 2 --bandwidth 1e9 --mini-batch 16 --stages 2 "
                              "--micro-batches 1 -v -o ";
-    REQUIRE(pp::test::run_program("/bin/sh", {"-c", call + "plain.json 2>said"}, folder.path()).code == 0);
+    REQUIRE(pp::test::run_checked("/bin/sh", {"-c", call + "plain.json 2>said"}, folder.path()).code == 0);
     CHECK(folder.file("said").find("warning") != std::string::npos);
     for (const char* closed : {"2>&-", "<&- >&- 2>&-"}) {
       const Outcome outcome =
-          pp::test::run_program("/bin/sh", {"-c", call + "closed.json " + closed}, folder.path());
+          pp::test::run_checked("/bin/sh", {"-c", call + "closed.json " + closed}, folder.path());
       CHECK(outcome.code == (closed[0] == '2' ? 0 : 1));  // without stdout its result is lost
       Json plain = pp::parse_json(folder.file("plain.json"));
       Json written = pp::parse_json(folder.file("closed.json"));

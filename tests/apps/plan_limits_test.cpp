@@ -5,10 +5,10 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -32,7 +32,7 @@ constexpr std::int64_t kMi = std::int64_t{1} << 20;
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), profile); }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   void write_plan(const Json& plan) const { pp::write_file(path() / "plan.json", pp::dump_json(plan)); }
   Json plan(PlanSpec spec) const {

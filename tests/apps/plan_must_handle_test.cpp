@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -25,7 +25,7 @@ struct Folder : pp::test::TemporaryFolder {
   Outcome run(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments{"profile.json", "--bandwidth", "1e9"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   Json plan(std::vector<std::string> more) const {
     more.emplace_back("--json");

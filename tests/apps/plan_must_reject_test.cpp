@@ -6,9 +6,9 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -21,7 +21,7 @@ using pp::test::Outcome;
 struct Folder : pp::test::TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   /// Two devices and a mini-batch of 64 with these arguments behind.
   Outcome request(const std::vector<std::string>& more = {}) const {

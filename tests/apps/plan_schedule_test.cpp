@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -18,7 +18,7 @@ const std::filesystem::path kPlan = pp::test::program("pp-plan");
 struct Folder : pp::test::TemporaryFolder {
   Outcome simulate(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "simulate");
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   json figures(std::vector<std::string> arguments) const {
     arguments.push_back("--json");
@@ -165,7 +165,7 @@ TEST_SUITE("apps/plan_schedule") {
 
   TEST_CASE("the registry lists every schedule with what it needs") {
     const Folder folder;
-    const Outcome outcome = pp::test::run_program(kPlan, {"schedules", "--json"}, folder.path());
+    const Outcome outcome = pp::test::run_checked(kPlan, {"schedules", "--json"}, folder.path());
     REQUIRE(outcome.code == 0);
     const json rows = json::parse(outcome.out);
     CHECK(rows.size() == 32);

@@ -4,9 +4,9 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -21,7 +21,7 @@ const std::filesystem::path kPlan = pp::test::program("pp-plan");
 struct Folder : TemporaryFolder {
   Folder() { pp::test::write_profile(path(), pp::test::sample_profile(std::vector<double>(6, 2.0))); }
   Outcome plan(std::vector<std::string> arguments) const {
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
 };
 

@@ -11,8 +11,8 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/profile.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
@@ -29,7 +29,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 struct RanksFolder : pp::test::TemporaryFolder {
   /// `line` behind mpirun's own options, in a shell; ranks are bound to cores of their own.
   Outcome mpirun(const std::string& line) const {
-    return pp::test::run_program(
+    return pp::test::run_checked(
         "/bin/sh",
         {"-c",
          "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 exec " PP_MPIRUN
@@ -103,7 +103,7 @@ TEST_SUITE("apps/profile_ranks") {
     const pp::Cluster cluster = folder.cluster();
     CHECK(cluster.devices[0].speed == 1);
     CHECK(cluster.devices[1].speed > 0);
-    const Outcome plan = pp::test::run_program(
+    const Outcome plan = pp::test::run_checked(
         kBin + "/pp-plan",
         {files[1], "--cluster", "c.json", "--mini-batch", "8", "--micro-batches", "2", "-q", "-o", "plan.json"},
         folder.path());
@@ -166,7 +166,7 @@ TEST_SUITE("apps/profile_ranks") {
   TEST_CASE("--cluster is for several ranks") {
     const RanksFolder folder;
     const Outcome outcome =
-        pp::test::run_program(kBin + "/pp-profile", {"run", kModel, "--cluster", "c.json"}, folder.path());
+        pp::test::run_checked(kBin + "/pp-profile", {"run", kModel, "--cluster", "c.json"}, folder.path());
     CHECK(outcome.code == 2);
     CHECK(
         outcome.err ==

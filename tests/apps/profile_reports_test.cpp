@@ -8,9 +8,9 @@
 #include "libprofile/core/file.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/profile.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 #include "tests/support/xml.h"
 
 #include "tests/support/doctest.h"
@@ -38,7 +38,7 @@ struct Folder : pp::test::TemporaryFolder {
   }
   Profile read(const std::string& name) const { return pp::parse_profile(pp::read_file(path() / name)); }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-profile"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-profile"), arguments, path());
   }
 };
 

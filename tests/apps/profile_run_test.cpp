@@ -9,8 +9,8 @@
 #include "libprofile/core/profile.h"
 #include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -40,7 +40,7 @@ struct Folder : TemporaryFolder {
   explicit Folder(const std::string& model = model_text()) { pp::write_file(path() / "model.json", model); }
   Outcome profile(std::vector<std::string> more) const {
     more.insert(more.begin(), {"model.json", "--quick"});
-    return pp::test::run_program(pp::test::program("pp-profile"), more, path());
+    return pp::test::run_checked(pp::test::program("pp-profile"), more, path());
   }
   pp::Profile document() const { return pp::parse_profile(pp::read_file(path() / "profile.json")); }
 };

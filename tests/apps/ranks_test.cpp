@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/fuzz/random.h"
-#include "tests/support/process.h"
 #include "tests/support/rank_cases.h"
 
 #include "tests/support/doctest.h"
@@ -44,7 +44,7 @@ struct RankFolder : pp::test::TemporaryFolder {
     return all;
   }
   Outcome alone(const Arguments& more) const {
-    return pp::test::run_program(pp::test::RunFolder::tool(), training(more), path());
+    return pp::test::run_checked(pp::test::RunFolder::tool(), training(more), path());
   }
   /// `env` says yes to Open MPI's questions: root may start ranks, more of them than cores. At its end Open MPI
   /// keeps memory that AddressSanitizer would call leaked.
@@ -59,7 +59,7 @@ struct RankFolder : pp::test::TemporaryFolder {
                   pp::test::RunFolder::tool().string()};
     const Arguments what = training(more);
     all.insert(all.end(), what.begin(), what.end());
-    return pp::test::run_program("/usr/bin/env", all, path());
+    return pp::test::run_checked("/usr/bin/env", all, path());
   }
   /// The same, where this rank kills itself: `signal` once the shell's command `wait` has ended.
   Outcome with_signal(int ranks, int rank, const std::string& signal, const std::string& wait,
@@ -78,7 +78,7 @@ struct RankFolder : pp::test::TemporaryFolder {
                   pp::test::RunFolder::tool().string()};
     const Arguments what = training(more);
     all.insert(all.end(), what.begin(), what.end());
-    return pp::test::run_program("/usr/bin/env", all, path());
+    return pp::test::run_checked("/usr/bin/env", all, path());
   }
 
   int mini_batch = 0;
@@ -390,7 +390,7 @@ TEST_SUITE("apps/ranks") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());
     const Outcome outcome =
-        pp::test::run_program("/usr/bin/env",
+        pp::test::run_checked("/usr/bin/env",
                               {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer",
                                "plan.json", "--data", "synthetic", "--draw-weights", "-o", "o"},
                               folder.path());

@@ -6,9 +6,9 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -46,7 +46,7 @@ struct Folder : pp::test::TemporaryFolder {
     pp::write_file(path() / "plan.json", pp::dump_json(pp::plan::to_json(plan)));
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-run"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-run"), arguments, path());
   }
 };
 

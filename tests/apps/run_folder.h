@@ -12,9 +12,9 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-#include "tests/support/process.h"
 
 namespace pp::test {
 
@@ -57,18 +57,18 @@ struct RunFolder : TemporaryFolder {
   }
   /// pp-run on synthetic data.
   Outcome run(std::vector<std::string> arguments, const Circumstances& what = {}) const {
-    return run_program(tool(), on_data(std::move(arguments)), path(), what);
+    return run_checked(tool(), on_data(std::move(arguments)), path(), what);
   }
   /// The same, killed with SIGKILL after `seconds` (exit code 137) unless it has ended.
   Outcome run_for(double seconds, std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"-s", "KILL", std::to_string(seconds), tool().string()});
-    return run_program("/usr/bin/timeout", on_data(std::move(arguments)), path());
+    return run_checked("/usr/bin/timeout", on_data(std::move(arguments)), path());
   }
   /// The same where no file can have more than `blocks` of 512 bytes.
   Outcome run_limited(int blocks, std::vector<std::string> arguments) const {
     const std::string script = "ulimit -f " + std::to_string(blocks) + "; exec \"$0\" \"$@\"";
     arguments.insert(arguments.begin(), {"-c", script, tool().string()});
-    return run_program("/bin/sh", on_data(std::move(arguments)), path());
+    return run_checked("/bin/sh", on_data(std::move(arguments)), path());
   }
   static std::filesystem::path tool() { return program("pp-run"); }
   static std::vector<std::string> on_data(std::vector<std::string> arguments) {

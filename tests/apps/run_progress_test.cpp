@@ -8,6 +8,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 
 #include "tests/support/doctest.h"
@@ -165,7 +166,7 @@ TEST_SUITE("apps/run_progress") {
     REQUIRE(run.code == 0);
     const auto report = [&](std::vector<std::string> arguments) {
       arguments.insert(arguments.begin(), "report");
-      return pp::test::run_program(pp::test::program("pp-run"), arguments, folder.path());
+      return pp::test::run_checked(pp::test::program("pp-run"), arguments, folder.path());
     };
     CHECK(report({"report.json"}).out == run.out);
     CHECK(run.out.find("operation") != std::string::npos);

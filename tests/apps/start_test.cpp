@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libprofile/device/build.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/librun/imported_models.h"
@@ -25,7 +26,7 @@ struct Folder : pp::test::RunFolder {
   Outcome run(const std::string& tool, std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"LD_DEBUG=files", "LD_DEBUG_OUTPUT=" + (path() / "loaded").string(),
                                          (kBin / tool).string()});
-    return pp::test::run_program("/usr/bin/env", arguments, path());
+    return pp::test::run_checked("/usr/bin/env", arguments, path());
   }
   /// What the last run loaded of these libraries.
   std::set<std::string> loaded() const {
@@ -134,12 +135,12 @@ TEST_SUITE("apps/start") {
     std::filesystem::create_directory(alone.parent_path());
     std::filesystem::copy_file(kBin / "pp-run", alone);
     const Outcome outcome =
-        pp::test::run_program(alone, {"plan.json", "--data", "synthetic", "--steps", "1"}, folder.path());
+        pp::test::run_checked(alone, {"plan.json", "--data", "synthetic", "--steps", "1"}, folder.path());
     const std::string module = (folder.path() / "lib" / "pp-computing.so").string();
     CHECK(outcome.code == 2);
     CHECK(outcome.err == "pp-run: error: " + module + " cannot be loaded: " + module +
                              ": cannot open shared object file: No such file or directory; run scripts/setup, "
                              "which installs LibTorch, and build again\n");
-    CHECK(pp::test::run_program(alone, {"--version"}, folder.path()).code == 0);
+    CHECK(pp::test::run_checked(alone, {"--version"}, folder.path()).code == 0);
   }
 }

@@ -6,9 +6,9 @@
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 #include "tests/support/xml.h"
 
 #include "tests/support/doctest.h"
@@ -24,7 +24,7 @@ struct Folder : pp::test::TemporaryFolder {
   /// `sweep profile.json` with these arguments behind.
   Outcome sweep(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"sweep", "profile.json"});
-    return pp::test::run_program(kPlan, arguments, path());
+    return pp::test::run_checked(kPlan, arguments, path());
   }
   /// Two and four devices, a mini-batch of 16, gpipe and 1f1b with 2, 4 and 32 micro-batches: 32 are refused.
   Outcome grid(const std::vector<std::string>& more) const {

@@ -3,9 +3,9 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/sample_profile.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -24,7 +24,7 @@ struct Folder : pp::test::TemporaryFolder {
                                                 more + "}]}\n");
   }
   Outcome run(const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program("pp-plan"), arguments, path());
+    return pp::test::run_checked(pp::test::program("pp-plan"), arguments, path());
   }
   Outcome plan(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"profile.json",

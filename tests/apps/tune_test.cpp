@@ -5,9 +5,9 @@
 
 #include "libplan/plan.h"
 #include "libprofile/core/file.h"
+#include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
 #include "tests/support/places.h"
-#include "tests/support/process.h"
 
 #include "tests/support/doctest.h"
 
@@ -24,7 +24,7 @@ struct Folder : pp::test::TemporaryFolder {
                 .code == 0);
   }
   Outcome tool(const std::string& name, const std::vector<std::string>& arguments) const {
-    return pp::test::run_program(pp::test::program(name), arguments, path());
+    return pp::test::run_checked(pp::test::program(name), arguments, path());
   }
   Outcome plan(std::vector<std::string> more) const {
     more.insert(more.begin(), request.begin(), request.end());
@@ -37,7 +37,7 @@ struct Folder : pp::test::TemporaryFolder {
     arguments.insert(arguments.end(), {"-o", "tuned.json", "--seconds", "0.05", "--rounds", "2", "--top", "3",
                                        "--run-options=--synthetic-samples 64"});
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return pp::test::run_program("/usr/bin/env", arguments, path());
+    return pp::test::run_checked("/usr/bin/env", arguments, path());
   }
   std::string text(const std::string& name) const { return pp::read_file(path() / name); }
   bool has(const std::string& name) const { return std::filesystem::exists(path() / name); }

@@ -38,9 +38,10 @@ enum Kind : std::size_t {
   kCommand,
   kRuntime
 };
-constexpr std::array kNames{
-    "model",     "config.json", "profile",          "cluster",     "plan",         "programs.csv",
-    "graph.txt", "piper",       "dnn-partitioning", "stage times", "command line", "report, data, safetensors"};
+constexpr std::array kNames{"model",       "config.json",  "profile",
+                            "cluster",     "plan",         "programs.csv",
+                            "graph.txt",   "piper",        "dnn-partitioning",
+                            "stage times", "command line", "report, checkpoint, data, safetensors"};
 
 /// Made before the first case, so that every child has it.
 struct Corpus {
@@ -71,7 +72,7 @@ class Documents {
     static constexpr std::array kWeights{kModel,      kModel,   kConfig,  kProfile,   kProfile, kProfile,
                                          kCluster,    kCluster, kPlan,    kPlan,      kPlan,    kPlan,
                                          kPlan,       kCsv,     kCsv,     kPipeDream, kPiper,   kDnn,
-                                         kStageTimes, kCommand, kCommand, kCommand,   kRuntime};
+                                         kStageTimes, kCommand, kCommand, kCommand,   kRuntime, kRuntime};
     kind_ = random_.pick(kWeights);
     switch (kind_) {
       case kModel: model(); break;
@@ -367,8 +368,8 @@ class Documents {
   void stage_times() {
     const std::string text = changed(corpus_.stage_times);
     write("times.json", text);
-    accepted_ =
-        reads_back(text, [](const std::string& t) { return plan::stage_times_from_json(parse_json(t)); });
+    accepted_ = reads_back(
+        text, [](const std::string& t) { return plan::stage_times_from_json(parse_json(t)); }, "stage-times");
     const std::vector<std::string> study{"study", "times.json", "--csv", "rows.csv"};
     accepted_ ? must_succeed(study, "the document can be read") : (void)tool(study);
   }

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
+#include "libprofile/core/hash.h"
+#include "librun/checkpoint/manifest.h"
 #include "librun/checkpoint/safetensors.h"
 #include "librun/checkpoint/weight_files.h"
 #include "librun/checkpoint/weight_output.h"
@@ -12,6 +14,7 @@
 #include "tests/fuzz/data_files.h"
 #include "tests/fuzz/mutate_json.h"
 #include "tests/fuzz/mutate_text.h"
+#include "tests/support/schema.h"
 
 namespace pp::fuzz {
 namespace {
@@ -52,12 +55,48 @@ std::string check_report(Random& random, const std::filesystem::path& folder) {
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::ignore);
   if (random.one_in(10)) mutate_bytes(random, text);
   write_file(folder / "report.json", text);
-  const run::RunReport report = run::report_from_json(parse_json(text));
+  const Json read = parse_json(text);
+  const run::RunReport report = run::report_from_json(read);
+  if (const std::string wrong = test::schema_error("report", read); !wrong.empty())
+    return "the schema refuses a report that is read: " + wrong;
   const std::string page = run::report_html(report);
   if (page.find("<script") != std::string::npos) return "a report's page has a script";
   const std::string written = dump_json(to_json(report));
   const bool same = dump_json(to_json(run::report_from_json(parse_json(written)))) == written;
   return same ? "" : "a report is read as another one";
+}
+
+/// Half of them with the hash of what they say after the change.
+std::string check_manifest(Random& random, const std::filesystem::path& folder) {
+  run::Manifest manifest;
+  manifest.position = {.step = 7, .epoch = 1, .epoch_steps = 3, .epoch_loss = 0.5, .epoch_samples = 24};
+  manifest.identity = {.model_hash = "sha256:m",
+                       .dtype = "float32",
+                       .optimizer = "adamw",
+                       .samples = 32,
+                       .mini_batch = 8,
+                       .steps_per_epoch = 4};
+  if (random.one_in(2)) manifest.position.loss_scale = {.factor = 32768, .finite_steps = 17};
+  manifest.settings = {{"learning_rate", 0.05}, {"shuffle", true}, {"lr_schedule", std::string("constant")}};
+  manifest.parts = {{"weights-0.safetensors", 12, "sha256:x", 0}, {"weights-1.safetensors", 12, "sha256:y", 1}};
+  Json json = run::to_json(manifest);
+  for (std::size_t i = 1 + random.below(3); i > 0; --i) mutate_json(random, json);
+  if (json.is_object() && random.one_in(2)) {
+    json.erase("hash");
+    const std::string hash =
+        content_hash(dump_json(parse_json(json.dump(-1, ' ', false, Json::error_handler_t::ignore))));
+    if (random.one_in(4))
+      json["version"] = 1;
+    else
+      json["hash"] = hash;
+  }
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::ignore);
+  if (random.one_in(10)) mutate_bytes(random, text);
+  write_file(folder / "manifest.json", text);
+  const run::Manifest read = run::parse_manifest(text);
+  if (const std::string wrong = test::schema_error("checkpoint", parse_json(text)); !wrong.empty())
+    return "the schema refuses a manifest that is read: " + wrong;
+  return run::parse_manifest(dump_json(to_json(read))) == read ? "" : "a manifest is read as another one";
 }
 
 std::string check_safetensors(Random& random, const std::filesystem::path& folder) {
@@ -102,10 +141,11 @@ std::string check_shards(Random& random, const std::filesystem::path& folder) {
 }  // namespace
 
 std::string check_runtime_document(Random& random, const std::filesystem::path& folder) {
-  switch (random.below(4)) {
+  switch (random.below(5)) {
     case 0: return check_report(random, folder);
     case 1: return check_data_files(random, folder);
     case 2: return check_shards(random, folder);
+    case 3: return check_manifest(random, folder);
     default: return check_safetensors(random, folder);
   }
 }

@@ -1,4 +1,4 @@
-// What only the runtime reads: reports, files of data, safetensors.
+// What only the runtime reads: reports, checkpoints, files of data, safetensors.
 #pragma once
 
 #include <filesystem>

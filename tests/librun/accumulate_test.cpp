@@ -49,7 +49,7 @@ TEST_SUITE("librun/accumulate") {
     options.checkpoint = folder.path() / "ck";
     options.steps = 1;
     test::SilentObserver observer;
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
     CHECK(run::find_checkpoint(options.checkpoint).manifest.identity.mini_batch == 8'000'000'000);
     options.resume = options.checkpoint;
     options.steps = 3;

@@ -221,10 +221,10 @@ TEST_SUITE("librun/counted_labels") {
     options.epochs.reset();
     options.steps = 2;
     pp::test::SilentObserver observer;
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
     options.steps = 4;
     options.resume = options.checkpoint;
-    const run::RunReport resumed = run::run(plan, options, observer);
+    const run::RunReport resumed = test::run_checked(plan, options, observer);
     CHECK(resumed.epochs.at(0).train_loss == epoch.train_loss);
   }
 

@@ -402,13 +402,13 @@ TEST_SUITE("librun/data") {
     options.data = folder.path().string();
     test::SilentObserver observer;
     const run::RunReport report =
-        run::run(plan, options, observer, [&] { return observer.steps.size() >= 10; });
+        test::run_checked(plan, options, observer, [&] { return observer.steps.size() >= 10; });
     CHECK(report.exit_reason == "interrupted");
     CHECK(report.step_losses.size() < 20);
     options.before_op = [](std::int64_t step, WorkerId worker, const plan::Op&) {
       if (step == 3 && worker == WorkerId{1}) throw Error(ErrorKind::run, "on purpose");
     };
-    CHECK_THROWS_AS(run::run(plan, options, observer), Error);
+    CHECK_THROWS_AS(test::run_checked(plan, options, observer), Error);
     CHECK(run::runs_left_behind() == 0);
   }
 }

@@ -169,13 +169,14 @@ TEST_SUITE("librun/delay") {
     run::RunOptions options = two_epochs();
     options.save_weights = folder.path() / "w.safetensors";
     test::SilentObserver observer;
-    const run::RunReport report = run::run(plan, options, observer, [&] { return observer.steps.size() >= 3; });
+    const run::RunReport report =
+        test::run_checked(plan, options, observer, [&] { return observer.steps.size() >= 3; });
     CHECK(report.exit_reason == "interrupted");
     REQUIRE(report.steps < 12);
     const auto interrupted = read_file(options.save_weights);
     options.epochs.reset();
     options.steps = report.steps;
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
     CHECK(read_file(options.save_weights) == interrupted);
   }
 
@@ -427,7 +428,7 @@ TEST_SUITE("librun/delay") {
     CHECK(found.tensors[2].second.item<double>() == doctest::Approx(c.back()).epsilon(1e-12));
     for (const run::WorkerReport& worker : found.report.workers) CHECK(worker.peak_versions == 1);
     test::SilentObserver observer;
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
     REQUIRE(observer.warnings.size() >= 1);
     CHECK(observer.warnings.back().starts_with("weight policy latest: "));
   }

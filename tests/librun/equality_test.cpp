@@ -218,7 +218,7 @@ TEST_SUITE("librun/equality") {
 
   TEST_CASE("imported layers: pp-run says which tensors start as a guess") {
     test::SilentObserver observer;
-    run::run(make_plan({.model = test::imported_attention()}), short_run(), observer);
+    test::run_checked(make_plan({.model = test::imported_attention()}), short_run(), observer);
     const std::string expected =
         "2 tensors of calls of LibTorch, whose initial values are not known, start as a guess "
         "(transformer.h.0.attn.table, transformer.h.0.attn.index); give the model's weights with "

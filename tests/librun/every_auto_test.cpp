@@ -59,7 +59,7 @@ TEST_SUITE("librun/every_auto") {
     options.between_failures = Seconds(1e-6);  // so often that the next one follows at once
     options.save_weights = folder.path() / "weights";
     FirstCheckpointObserver observer(options.checkpoint);
-    const run::RunReport found = run::run(plan, options, observer, [] { return false; });
+    const run::RunReport found = test::run_checked(plan, options, observer, [] { return false; });
     CHECK(observer.step_of_first >= 8);
     CHECK(observer.said.starts_with("--every auto: the first checkpoint took "));
     REQUIRE(found.checkpoints.has_value());
@@ -72,7 +72,7 @@ TEST_SUITE("librun/every_auto") {
     options.checkpoint = folder.path() / "seldom";
     options.between_failures = Seconds(1e9);  // at least sqrt(2 * 1e-3 * 1e9) s, longer than this training
     FirstCheckpointObserver seldom(options.checkpoint);
-    const run::RunReport other = run::run(plan, options, seldom, [] { return false; });
+    const run::RunReport other = test::run_checked(plan, options, seldom, [] { return false; });
     CHECK(other.checkpoints->written == 2);  // the first one, and the end's
   }
 }

@@ -36,7 +36,7 @@ run::RunOptions options_with(std::function<void(std::int64_t, WorkerId, const pl
 std::pair<std::string, ErrorKind> failure(const plan::Plan& plan, const run::RunOptions& options) {
   test::SilentObserver observer;
   try {
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
   } catch (const Error& error) {
     return {error.what(), error.kind()};
   }
@@ -178,7 +178,7 @@ TEST_SUITE("librun/failure") {
     run::RunOptions options = options_with({});
     options.stall_timeout = Seconds(1);
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
-    CHECK(run::run(plan, options, observer).steps == 6);
+    CHECK(test::run_checked(plan, options, observer).steps == 6);
   }
 
   TEST_CASE("a worker that takes longer than the stall timeout to begin is no stall") {
@@ -235,7 +235,7 @@ TEST_SUITE("librun/failure") {
     });
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
     test::SilentObserver observer;
-    CHECK_THROWS_WITH_AS(run::run(plan, options, observer),
+    CHECK_THROWS_WITH_AS(test::run_checked(plan, options, observer),
                          "worker 1: stage 1: F1.1: the host has no memory left; plan with more stages, smaller "
                          "micro-batches or --recompute auto",
                          model::OutOfMemory);
@@ -257,6 +257,7 @@ TEST_SUITE("librun/failure") {
       }
     } observer;
     const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
-    CHECK_THROWS_WITH_AS(run::run(plan, options_with({}), observer), "terminal gone", std::runtime_error);
+    CHECK_THROWS_WITH_AS(test::run_checked(plan, options_with({}), observer), "terminal gone",
+                         std::runtime_error);
   }
 }

@@ -351,7 +351,7 @@ TEST_SUITE("librun/frozen") {
     const ModelGraph nothing = with_frozen("all", pp::test::mlp(1), {"fc0", "head"}).model;
     pp::test::SilentObserver observer;
     CHECK_THROWS_WITH(
-        run::run(make_plan({.model = nothing}), short_run(), observer),
+        test::run_checked(make_plan({.model = nothing}), short_run(), observer),
         "model \"mlp\": nothing can be trained: its parameters are frozen, or the loss depends on none "
         "of them");
   }

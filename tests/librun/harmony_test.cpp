@@ -188,8 +188,8 @@ TEST_SUITE("librun/harmony") {
     test::SilentObserver one, two;
     run::RunOptions evaluated = short_run();
     evaluated.evaluate = true;
-    run::run(plain, evaluated, one);
-    run::run(ours, evaluated, two);
+    test::run_checked(plain, evaluated, one);
+    test::run_checked(ours, evaluated, two);
     REQUIRE(two.epochs.size() == one.epochs.size());
     for (std::size_t e = 0; e < one.epochs.size(); ++e)
       CHECK(one.epochs[e].test_loss == two.epochs[e].test_loss);

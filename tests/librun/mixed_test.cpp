@@ -179,7 +179,7 @@ TEST_SUITE("librun/mixed") {
     run::RunOptions options = options_of(1);
     options.save_weights = folder.path() / "float32.safetensors";
     pp::test::SilentObserver observer;
-    run::run(make_plan(spec), options, observer);
+    test::run_checked(make_plan(spec), options, observer);
     const auto given = run::read_weights(options.save_weights);
     options.initial_weights = std::exchange(options.save_weights, {});
     options.checkpoint = folder.path() / "ck";
@@ -217,7 +217,7 @@ TEST_SUITE("librun/mixed") {
       run::RunOptions options = options_of(2);
       options.synthetic_samples = 8 * replicas;
       pp::test::SilentObserver observer;
-      const run::RunReport report = run::run(plan, options, observer);
+      const run::RunReport report = test::run_checked(plan, options, observer);
       for (std::size_t w = 0; w < report.workers.size(); ++w) {
         const run::WorkerReport& worker = report.workers[w];
         CHECK(worker.gradients.value == 2 * worker.weights.value);

@@ -100,10 +100,10 @@ TEST_SUITE("librun/not_finite") {
       options.steps = every;
       test::SilentObserver observer;
       options.resume.clear();
-      run::run(plan, options, observer);
+      test::run_checked(plan, options, observer);
       options.resume = options.checkpoint;
       options.steps = 5;
-      const run::RunReport resumed = run::run(plan, options, observer);
+      const run::RunReport resumed = test::run_checked(plan, options, observer);
       CHECK(resumed.epochs.at(0).train_loss == whole.report.epochs.at(0).train_loss);
     }
   }
@@ -121,7 +121,7 @@ TEST_SUITE("librun/not_finite") {
       run::RunOptions options = options_of(folder, run::OnNan::stop);
       options.save_weights = folder.path() / "w.safetensors";
       test::SilentObserver observer;
-      const run::RunReport report = run::run(plan, options, observer);
+      const run::RunReport report = test::run_checked(plan, options, observer);
       CHECK(report.exit_reason == "not_finite");
       CHECK(report.steps == 2);
       CHECK(report.step_losses == expected.report.step_losses);
@@ -144,7 +144,7 @@ TEST_SUITE("librun/not_finite") {
       options.checkpoint_steps = every;
       const plan::Plan plan = make_plan({.model = test::mlp(4), .cuts = {2, 5}});
       test::SilentObserver observer;
-      CHECK(run::run(plan, options, observer).exit_reason == "not_finite");
+      CHECK(test::run_checked(plan, options, observer).exit_reason == "not_finite");
       CHECK(run::find_checkpoint(options.checkpoint).manifest.position.step == 2);
       // What goes on from it meets the same step and skips it: as a run that has skipped it at once.
       options.resume = options.checkpoint;
@@ -179,7 +179,7 @@ TEST_SUITE("librun/not_finite") {
     run::RunOptions options = options_of(folder, run::OnNan::skip);
     options.save_weights = folder.path() / "w.safetensors";
     test::SilentObserver observer;
-    const run::RunReport report = run::run(plan, options, observer);
+    const run::RunReport report = test::run_checked(plan, options, observer);
     CHECK(report.skipped_steps == 1);
     CHECK(std::isfinite(report.step_losses.at(1)));
     REQUIRE_FALSE(observer.warnings.empty());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "librun/run.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/reference.h"
+#include "tests/support/schema.h"
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
@@ -52,6 +54,7 @@ inline pp::test::Run run_on(int ranks, const plan::Plan& plan, run::RunOptions o
   options.save_weights = folder.path() / "weights.safetensors";
   std::vector<Ending> endings = train(ranks, plan, options);
   for (const Ending& ending : endings) REQUIRE(ending.error == "");
+  REQUIRE(schema_error("report", run::to_json(*endings.front().report)) == "");
   return {std::move(*endings.front().report), run::read_weights(options.save_weights)};
 }
 

@@ -113,7 +113,7 @@ TEST_SUITE("librun/ranks") {
     options.seed = 7;
     options.save_weights = folder.path() / "other.safetensors";
     pp::test::SilentObserver observer;
-    run::run(plan, options, observer);
+    test::run_checked(plan, options, observer);
     options.seed = 1;
     options.initial_weights = std::exchange(options.save_weights, {});
     check_same(3, plan, options);
@@ -177,7 +177,7 @@ TEST_SUITE("librun/ranks") {
     for (std::size_t w = 0; w < 3; ++w) plan.workers[w].rank = w == 1 ? 0 : 1;
     check_same(2, plan, options_for(plan));
     pp::test::SilentObserver observer;
-    run::run(plan, options_for(plan), observer);
+    test::run_checked(plan, options_for(plan), observer);
     CHECK(std::ranges::count(observer.warnings,
                              "the plan is for 2 ranks and this process has all their workers; start it with "
                              "mpirun -n 2 pp-run ...") == 1);
@@ -406,7 +406,7 @@ TEST_SUITE("librun/ranks") {
       options.save_weights = folder.path() / (name + ".safetensors");
       options.checkpoint = folder.path() / name;
       pp::test::SilentObserver observer;
-      run::run(plan, options, observer);
+      test::run_checked(plan, options, observer);
     };
     weights_of(7, "a");
     weights_of(8, "b");

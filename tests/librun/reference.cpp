@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "libprofile/core/ops/op_table.h"
@@ -14,6 +16,7 @@
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/whole_model.h"
+#include "tests/support/schema.h"
 
 namespace pp::test {
 
@@ -178,12 +181,23 @@ Trained train_alone(const plan::Plan& plan, const run::RunOptions& options, Orde
   return result;
 }
 
+run::RunReport run_checked(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
+                           const std::function<bool()>& interrupted) {
+  std::optional<DocumentsOf> checkpoints;
+  if (!options.checkpoint.empty()) checkpoints.emplace(options.checkpoint);
+  run::RunReport report = run::run(plan, options, observer, interrupted);
+  std::string wrong = schema_error("report", run::to_json(report));
+  if (checkpoints) wrong += checkpoints->invalid();
+  if (!wrong.empty()) throw std::logic_error(wrong);
+  return report;
+}
+
 Run run_plan(const plan::Plan& plan, run::RunOptions options) {
   const TestFolder folder;
   options.save_weights = folder.path() / "weights.safetensors";
   SilentObserver observer;
   Run result;
-  result.report = run::run(plan, options, observer);
+  result.report = run_checked(plan, options, observer);
   result.tensors = run::read_weights(options.save_weights);
   return result;
 }

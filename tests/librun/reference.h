@@ -48,6 +48,12 @@ Trained train_stream(const pp::plan::Plan& plan, const pp::run::RunOptions& opti
 /// the policy gives it (librun/stage/weight_versions.h).
 Trained train_versions(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
 
+/// run::run(); throws std::logic_error where the report, or a checkpoint that it has written, is no valid
+/// document.
+pp::run::RunReport run_checked(
+    const pp::plan::Plan& plan, const pp::run::RunOptions& options, pp::run::Observer& observer,
+    const std::function<bool()>& interrupted = [] { return false; });
+
 /// Runs the plan and reads the weights it saved.
 struct Run {
   pp::run::RunReport report;

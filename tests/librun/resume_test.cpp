@@ -147,7 +147,7 @@ TEST_SUITE("librun/resume") {
       options.checkpoint_steps = 2;
       options.checkpoints_kept = 2;
       test::SilentObserver observer;
-      const run::RunReport report = run::run(make_plan(spec), options, observer);
+      const run::RunReport report = test::run_checked(make_plan(spec), options, observer);
       REQUIRE(report.checkpoints.has_value());
       CHECK(report.checkpoints->written == 3);
       CHECK(report.checkpoints->size > Bytes(0));
@@ -171,10 +171,10 @@ TEST_SUITE("librun/resume") {
         make_plan({.model = test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adamw});
     run::RunOptions options = options_for(9);
     test::SilentObserver observer;
-    const run::RunReport without = run::run(plan, options, observer);
+    const run::RunReport without = test::run_checked(plan, options, observer);
     options.checkpoint = folder.path() / "ck";
     options.checkpoint_steps = 2;
-    const run::RunReport with = run::run(plan, options, observer);
+    const run::RunReport with = test::run_checked(plan, options, observer);
     for (std::size_t w = 0; w < 2; ++w) CHECK(with.workers[w].peak == without.workers[w].peak);
   }
 
@@ -213,7 +213,7 @@ TEST_SUITE("librun/resume") {
       class Count : public test::SilentObserver {};
       Count observer;
       const run::RunReport report =
-          run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
+          test::run_checked(plan, options, observer, [&] { return observer.steps.size() >= 5; });
       CHECK(report.exit_reason == "interrupted");
       REQUIRE(report.steps >= 5);
       REQUIRE(report.steps < 30);
@@ -239,7 +239,7 @@ TEST_SUITE("librun/resume") {
     options.save_weights = folder.path() / "w.safetensors";
     options.steps = 7;
     test::SilentObserver observer;
-    const run::RunReport report = run::run(plan, options, observer);
+    const run::RunReport report = test::run_checked(plan, options, observer);
     REQUIRE(report.resumed.has_value());
     CHECK(report.resumed->step == 4);
     CHECK(std::ranges::count_if(observer.warnings, [&](const std::string& text) {
@@ -258,17 +258,18 @@ TEST_SUITE("librun/resume") {
     options.steps = 4;
     options.learning_rate = 0.1;
     test::SilentObserver observer;
-    run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .micro_batches = 2}), options, observer);
+    test::run_checked(make_plan({.model = test::mlp(2), .cuts = {2}, .micro_batches = 2}), options, observer);
     REQUIRE_FALSE(observer.warnings.empty());
     CHECK(
         observer.warnings.back() ==
         "resumed with micro_batches 2 (was 4), learning_rate 0.1 (was 0.05): the training is no longer the one "
         "that was begun, bit for bit");
-    CHECK_THROWS_WITH_AS(run::run(make_plan({.model = test::mlp(3), .cuts = {2}}), options, observer),
+    CHECK_THROWS_WITH_AS(test::run_checked(make_plan({.model = test::mlp(3), .cuts = {2}}), options, observer),
                          doctest::Contains("is of another model"), Error);
     CHECK_THROWS_WITH_AS(
-        run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .optimizer = plan::OptimizerName::adamw}),
-                 options, observer),
+        test::run_checked(
+            make_plan({.model = test::mlp(2), .cuts = {2}, .optimizer = plan::OptimizerName::adamw}), options,
+            observer),
         doctest::Contains("has the optimizer sgd, this training adamw"), Error);
   }
 
@@ -282,7 +283,7 @@ TEST_SUITE("librun/resume") {
     options.steps = 4;
     options.memory_limit = Bytes(1 << 30);
     test::SilentObserver observer;
-    const run::RunReport report = run::run(plan, options, observer);
+    const run::RunReport report = test::run_checked(plan, options, observer);
     CHECK(report.settings.at("memory_limit_bytes") == run::Setting(std::int64_t{1} << 30));
     CHECK(std::ranges::none_of(observer.warnings,
                                [](const std::string& text) { return text.starts_with("resumed with"); }));
@@ -299,7 +300,7 @@ TEST_SUITE("librun/resume") {
       if (step == 3) fs::create_directories(options.checkpoint / "step-4/in-the-way");
     };
     test::SilentObserver observer;
-    const run::RunReport report = run::run(plan, options, observer);
+    const run::RunReport report = test::run_checked(plan, options, observer);
     CHECK(report.exit_reason == "not_written");
     CHECK(report.steps == 6);
     const std::string folder_name = options.checkpoint.string();
@@ -372,19 +373,19 @@ TEST_SUITE("librun/resume") {
     };
     options.initial_weights = write(some);
     test::SilentObserver observer;
-    run::run(make_plan(spec), options, observer);
+    test::run_checked(make_plan(spec), options, observer);
     CHECK(observer.warnings.back() ==
           "1 tensor not in " + options.initial_weights.string() + " and drawn from the seed: " + left_out);
     some.emplace_back("extra.weight", some.front().second);
     write(some);
-    CHECK_THROWS_WITH_AS(run::run(make_plan(spec), options, observer),
+    CHECK_THROWS_WITH_AS(test::run_checked(make_plan(spec), options, observer),
                          (options.initial_weights.string() +
                           ": tensor \"extra.weight\": is not in the model; leave such tensors out with "
                           "--ignore-unknown-weights")
                              .c_str(),
                          Error);
     options.ignore_unknown_weights = true;
-    run::run(make_plan(spec), options, observer);
+    test::run_checked(make_plan(spec), options, observer);
   }
 
   TEST_CASE("options of checkpoints that cannot be are refused before work") {

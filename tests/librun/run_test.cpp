@@ -65,7 +65,7 @@ TEST_SUITE("librun/run") {
     run::RunOptions options = synthetic(256, 12);
     test::SilentObserver observer;
     const run::RunReport report =
-        run::run(make_plan({.model = test::mlp(2), .cuts = {2}, .mini_batch = 16}), options, observer);
+        test::run_checked(make_plan({.model = test::mlp(2), .cuts = {2}, .mini_batch = 16}), options, observer);
     CHECK(report.exit_reason == "completed");
     CHECK(report.steps == 12 * 16);
     REQUIRE(report.epochs.size() == 12);
@@ -80,7 +80,7 @@ TEST_SUITE("librun/run") {
     run::RunOptions options = synthetic(22, 1);  // 8, 8, 6
     options.evaluate = false;
     test::SilentObserver observer;
-    const run::RunReport report = run::run(two_stages(), options, observer);
+    const run::RunReport report = test::run_checked(two_stages(), options, observer);
     REQUIRE(report.step_losses.size() == 3);
     const double mean =
         (8 * report.step_losses[0] + 8 * report.step_losses[1] + 6 * report.step_losses[2]) / 22;
@@ -102,11 +102,11 @@ TEST_SUITE("librun/run") {
       options.lr_step_size = 4;
       test::SilentObserver observer;
       const int micro_batches = std::string(schedule) == "pipedream" ? 1 : 4;
-      const run::RunReport report = run::run(make_plan({.model = test::dropout_mlp(),
-                                                        .cuts = {3},
-                                                        .schedule = schedule,
-                                                        .micro_batches = micro_batches}),
-                                             options, observer);
+      const run::RunReport report = test::run_checked(make_plan({.model = test::dropout_mlp(),
+                                                                 .cuts = {3},
+                                                                 .schedule = schedule,
+                                                                 .micro_batches = micro_batches}),
+                                                      options, observer);
       REQUIRE(observer.steps.size() == 6);
       Bytes peak;
       for (std::size_t i = 0; i < 6; ++i) {
@@ -134,7 +134,7 @@ TEST_SUITE("librun/run") {
     const auto norms = [&](const plan::Plan& plan, double limit) {
       options.clip_norm = limit;
       test::SilentObserver observer;
-      run::run(plan, options, observer);
+      test::run_checked(plan, options, observer);
       return std::vector<double>{observer.steps.at(0).gradient_norm.value(),
                                  observer.steps.at(1).gradient_norm.value()};
     };
@@ -151,7 +151,7 @@ TEST_SUITE("librun/run") {
       options.seed = seed;
       options.save_weights = folder.path() / "w.safetensors";
       test::SilentObserver observer;
-      run::run(plan, options, observer);
+      test::run_checked(plan, options, observer);
       return read_file(options.save_weights);
     };
     const std::string first = bytes(two_stages(), 5);
@@ -166,23 +166,23 @@ TEST_SUITE("librun/run") {
     run::RunOptions options = synthetic(40, 2);
     test::SilentObserver one, two, three;
     PlanSpec spec{.model = test::residual_net()};
-    run::run(make_plan(spec), options, one);
+    test::run_checked(make_plan(spec), options, one);
     spec.cuts = {4, 9};
-    run::run(make_plan(spec), options, two);
+    test::run_checked(make_plan(spec), options, two);
     REQUIRE(one.epochs.size() == 2);
     for (std::size_t e = 0; e < 2; ++e) {
       CHECK(one.epochs[e].test_loss == two.epochs[e].test_loss);
       CHECK(one.epochs[e].test_accuracy == two.epochs[e].test_accuracy);
     }
     spec.replicas = {2, 1, 2};
-    run::run(make_plan(spec), options, three);
+    test::run_checked(make_plan(spec), options, three);
     CHECK(*three.epochs[1].test_loss == doctest::Approx(*one.epochs[1].test_loss).epsilon(1e-4));
   }
 
   TEST_CASE("mse trains and reports a loss without accuracy") {
     test::SilentObserver observer;
     const run::RunReport report =
-        run::run(make_plan({.model = test::regression(), .cuts = {1}}), synthetic(128, 6), observer);
+        test::run_checked(make_plan({.model = test::regression(), .cuts = {1}}), synthetic(128, 6), observer);
     CHECK(report.epochs.back().train_loss < 0.7 * report.epochs.front().train_loss);
     CHECK(report.epochs.back().test_loss.has_value());
     CHECK_FALSE(report.epochs.back().test_accuracy.has_value());
@@ -203,7 +203,7 @@ TEST_SUITE("librun/run") {
       options.save_weights = folder.path() / "w.safetensors";
       test::SilentObserver observer;
       const run::RunReport report =
-          run::run(plan, options, observer, [&] { return observer.steps.size() >= 5; });
+          test::run_checked(plan, options, observer, [&] { return observer.steps.size() >= 5; });
       CHECK(report.exit_reason == "interrupted");
       // Five were done; the ones already begun are finished: at most those allowed to start when four were
       // done, 8 steps from there, or two windows of the stream in rounds.
@@ -217,7 +217,7 @@ TEST_SUITE("librun/run") {
       run::RunOptions same = options;
       same.epochs.reset();
       same.steps = report.steps;
-      run::run(plan, same, observer);
+      test::run_checked(plan, same, observer);
       CHECK(read_file(options.save_weights) == interrupted);
     }
   }
@@ -241,7 +241,7 @@ TEST_SUITE("librun/run") {
         asked = true;
         told.wait();
       };
-      const run::RunReport report = run::run(plan, options, told, [&] { return asked.load(); });
+      const run::RunReport report = test::run_checked(plan, options, told, [&] { return asked.load(); });
       CHECK(report.steps == 4);
       CHECK(report.exit_reason == "interrupted");
       REQUIRE_FALSE(told.warnings.empty());
@@ -271,7 +271,7 @@ TEST_SUITE("librun/run") {
       options.before_op = [&](std::int64_t step, WorkerId, const plan::Op&) {
         if (step == 2 && !begun.exchange(true)) observer.next_epoch_begins();
       };
-      const run::RunReport report = run::run(plan, options, observer, [&] { return begun.load(); });
+      const run::RunReport report = test::run_checked(plan, options, observer, [&] { return begun.load(); });
       CHECK(report.exit_reason == "interrupted");
       CHECK(report.steps >= 3);
       REQUIRE_FALSE(observer.warnings.empty());
@@ -283,7 +283,7 @@ TEST_SUITE("librun/run") {
       same.epochs.reset();
       same.steps = report.steps;
       same.checkpoint = folder.path() / "same";
-      run::run(plan, same, observer);
+      test::run_checked(plan, same, observer);
       CHECK(read_file(options.save_weights) == interrupted);
     }
   }
@@ -300,7 +300,7 @@ TEST_SUITE("librun/run") {
       asked = true;
       told.wait();
     };
-    const run::RunReport report = run::run(plan, options, told, [&] { return asked.load(); });
+    const run::RunReport report = test::run_checked(plan, options, told, [&] { return asked.load(); });
     CHECK(report.exit_reason == "interrupted");
     CHECK(report.steps == 4);
     CHECK(forwards == 2);  // of 4 or more
@@ -313,7 +313,7 @@ TEST_SUITE("librun/run") {
     options.evaluate = false;
     test::SilentObserver observer;
     const run::RunReport report =
-        run::run(two_stages(), options, observer, [&] { return observer.steps.size() == 4; });
+        test::run_checked(two_stages(), options, observer, [&] { return observer.steps.size() == 4; });
     CHECK(report.exit_reason == "interrupted");
     CHECK(report.steps == 4);
     CHECK(report.epochs.size() == 1);
@@ -324,7 +324,7 @@ TEST_SUITE("librun/run") {
     options.epochs.reset();
     options.steps = 6;
     test::SilentObserver observer;
-    const run::RunReport report = run::run(two_stages(), options, observer);
+    const run::RunReport report = test::run_checked(two_stages(), options, observer);
     CHECK(report.steps == 6);
     CHECK(report.epochs.size() == 2);
   }
@@ -333,7 +333,7 @@ TEST_SUITE("librun/run") {
     run::RunOptions options = synthetic(32, 2);
     options.trace = true;
     test::SilentObserver observer;
-    const run::RunReport report = run::run(two_stages(), options, observer);
+    const run::RunReport report = test::run_checked(two_stages(), options, observer);
     CHECK(report.step.count() > 0);
     CHECK(report.bubble_fraction >= 0);
     CHECK(report.bubble_fraction < 1);
@@ -366,7 +366,7 @@ TEST_SUITE("librun/run") {
     plan::Plan plan = two_stages();
     const int core = profile::usable_cores().front();
     for (Device& device : plan.devices) device.cores = {core};
-    run::run(plan, synthetic(16, 1), observer);
+    test::run_checked(plan, synthetic(16, 1), observer);
     REQUIRE(observer.warnings.size() == 1);
     CHECK(observer.warnings[0].starts_with("core " + std::to_string(core) + " is shared by 2 devices: "));
   }

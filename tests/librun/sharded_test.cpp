@@ -276,7 +276,7 @@ TEST_SUITE("librun/sharded") {
         options.steps = 2;
         options.evaluate = false;
         pp::test::SilentObserver observer;
-        const run::RunReport report = run::run(plan, options, observer);
+        const run::RunReport report = test::run_checked(plan, options, observer);
         for (std::size_t w = 0; w < report.workers.size(); ++w) {
           const auto promised = static_cast<double>(plan.predicted.workers[w].memory.peak.value);
           const std::int64_t measured = report.workers[w].peak.value;

@@ -17,16 +17,17 @@ namespace {
 
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
-/// The library knows the other kind of object, and takes integers from 2^63 on for negative ones.
+/// The library knows the other kind of object, and takes integers from 2^63 on for negative ones: here they are
+/// the largest that it knows.
 nlohmann::json plain(const Json& json) {
   using Event = nlohmann::json::parse_event_t;
-  const auto as_real = [](int, Event event, nlohmann::json& parsed) {
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto in_range = [](int, Event event, nlohmann::json& parsed) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     if (event == Event::value && parsed.is_number_unsigned() && parsed.get<std::uint64_t>() > kMost)
-      parsed = parsed.get<double>();
+      parsed = kMost;
     return true;
   };
-  return nlohmann::json::parse(json.dump(), as_real);
+  return nlohmann::json::parse(json.dump(), in_range);
 }
 
 }  // namespace

@@ -14,8 +14,29 @@ namespace {
 
 using detail::ObjectRow;
 
-constexpr std::array<std::string_view, 5> kNames{"cluster", "device", "model", "plan", "profile"};
-constexpr std::string_view kModel = "model_document";
+/// The keys of a document stand in the rows under its name, without `format` and `version`.
+struct Document {
+  std::string_view name;
+  int newest = 1;               ///< version; readers take all from 1 on
+  std::string_view lines = {};  ///< where the document is a line of a file: the types of these lines
+};
+
+constexpr std::array kDocuments{Document{"checkpoint", 2},
+                                Document{"cluster"},
+                                Document{"device"},
+                                Document{"inference"},
+                                Document{"metrics", 1, "metrics|metrics_step|metrics_evaluation"},
+                                Document{"model", 2},
+                                Document{"plan"},
+                                Document{"profile"},
+                                Document{"report"},
+                                Document{"stage-times"}};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kDocuments.size()> names;
+  std::ranges::transform(kDocuments, names.begin(), &Document::name);
+  return names;
+}();
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
@@ -43,6 +64,7 @@ const Json* plain_type(std::string_view type) {
                           {"count", {{"type", "integer"}, {"minimum", 0}}},
                           {"size", {{"type", "integer"}, {"minimum", 1}}},
                           {"object", {{"type", "object"}}},
+                          {"null", {{"type", "null"}}},
                           {"any", Json::object()}};
   const auto found = types.find(type);
   return found == types.end() ? nullptr : &*found;
@@ -61,9 +83,11 @@ void add_referred(const Json& schema, const Json& all, Json& definitions) {
   for (const auto& [key, member] : schema.items()) add_referred(member, all, definitions);
 }
 
-/// `format` and `version` stand first.
-Json with_head(Json schema, std::string_view name, Json versions) {
-  schema["properties"]["format"] = {{"const", "pp." + std::string(name)}};
+/// Every document begins with `format` and `version`.
+Json with_head(Json schema, const Document& document) {
+  Json versions = Json::array();
+  for (int version = 1; version <= document.newest; ++version) versions.push_back(version);
+  schema["properties"]["format"] = {{"const", "pp." + std::string(document.name)}};
   schema["properties"]["version"] = {{"enum", std::move(versions)}};
   schema["required"].push_back("format");
   schema["required"].push_back("version");
@@ -79,6 +103,8 @@ namespace detail {
 Json type_schema(std::string_view type) {
   if (type.starts_with('['))
     return {{"type", "array"}, {"items", type_schema(type.substr(1, type.size() - 2))}};
+  if (type.starts_with('{'))
+    return {{"type", "object"}, {"additionalProperties", type_schema(type.substr(1, type.size() - 2))}};
   if (type.starts_with('\'')) {
     Json names = Json::array();
     split(type.substr(1, type.size() - 2), '|', [&](std::string_view name) { names.push_back(name); });
@@ -110,17 +136,22 @@ Json object_schema(std::string_view keys) {
 }  // namespace detail
 
 Json document_schema(std::string_view name) {
-  if (std::ranges::find(kNames, name) == kNames.end()) {
+  const auto document = std::ranges::find(kDocuments, name, &Document::name);
+  if (document == kDocuments.end()) {
     std::string known;
     for (const std::string_view one : kNames) known.append(known.empty() ? "" : ", ").append(one);
     throw Error(ErrorKind::usage, "no document is named \"" + std::string(name) + "\"; use one of " + known);
   }
   Json all = Json::object();
-  for (const ObjectRow& row : detail::object_rows())
-    all[std::string(row.name)] = detail::object_schema(row.keys);
+  for (const std::span<const ObjectRow> rows : {detail::planning_rows(), detail::run_rows()}) {
+    for (const ObjectRow& row : rows) all[std::string(row.name)] = detail::object_schema(row.keys);
+  }
   detail::add_model_definitions(all);
-  all[std::string(kModel)] = with_head(all.at(std::string(kModel)), "model", {1, 2});
-  Json root = name == "model" ? all.at(std::string(kModel)) : with_head(all.at(std::string(name)), name, {1});
+  for (const Document& one : kDocuments) {
+    Json& schema = all.at(std::string(one.name));
+    schema = with_head(std::move(schema), one);
+  }
+  const Json root = document->lines.empty() ? all.at(std::string(name)) : detail::type_schema(document->lines);
   Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pp." + std::string(name)}};
   schema.update(root);
   Json definitions = Json::object();

@@ -10,24 +10,29 @@
 
 namespace pp {
 
-/// `cluster`, `device`, `model`, `plan`, `profile`.
+/// `checkpoint`, `cluster`, ...: the documents of the tools, in the order of the alphabet.
 std::span<const std::string_view> schema_names();
 
-/// Draft 7, complete: what it refers to stands in its `definitions`. Throws pp::Error (usage) for another name.
+/// Draft 7, complete: what it refers to stands in its `definitions`. That of `metrics` is of each line of such
+/// a file. Throws pp::Error (usage) for another name.
 Json document_schema(std::string_view name);
 
 namespace detail {
 
 /// The objects of some documents by name, each as a list of keys: `name text, devices size, cores? [count]`. A
-/// key with ? may be left out; types are text, flag, number, positive, share, count, size, integer, object,
-/// any, 'a|b' (one of these texts), another object's name, [T], a list of T, and T|U, one of several types.
+/// key with ? may be left out; types are text, flag, null, signed (any number), number (from 0), positive,
+/// share, integer, count (from 0), size (from 1), object, any, 'a|b' (one of these texts), another object's
+/// name, [T], a list of T, {T}, an object of any keys whose values are T, and T|U, one of several types.
 struct ObjectRow {
   std::string_view name;
   std::string_view keys;
 };
-std::span<const ObjectRow> object_rows();
+/// What pp-profile and pp-plan read and write, but models.
+std::span<const ObjectRow> planning_rows();
+/// What pp-run writes.
+std::span<const ObjectRow> run_rows();
 
-/// Of `text, [count], 'a|b', time|number`, as above.
+/// Of `text`, `[count]`, `{signed|text}`, `'a|b'`, `time|number`, as above.
 Json type_schema(std::string_view type);
 /// No key but these.
 Json object_schema(std::string_view keys);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kTypes = "'float32|float64|bfloat16|int64|uint8|bool'";
 
 constexpr std::array kModelRows{
-    ObjectRow{"model_document",
+    ObjectRow{"model",
               "name text, verified? flag, inputs [data_tensor], targets? [data_tensor], layers [layer], "
               "outputs [text], "
               "loss? loss"},

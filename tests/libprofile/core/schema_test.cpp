@@ -64,6 +64,7 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(counts["profile"] >= 5);
     CHECK(counts["cluster"] >= 3);
     CHECK(counts["device"] >= 3);
+    CHECK(counts["stage-times"] >= 1);
   }
 
   TEST_CASE("models of all families are valid") {
@@ -104,6 +105,20 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(document_schema("profile")["definitions"].contains("time"));
   }
 
+  TEST_CASE("an object of any keys says what its values are") {
+    const Json text{{"type", "string"}}, any_number{{"type", "number"}};
+    CHECK(detail::type_schema("{text}") == Json{{"type", "object"}, {"additionalProperties", text}});
+    CHECK(detail::type_schema("{signed|text}")["additionalProperties"] == Json{{"anyOf", {any_number, text}}});
+    CHECK(detail::type_schema("[{text}]")["items"]["additionalProperties"] == text);
+  }
+
+  TEST_CASE("a document within another one has its own format and version") {
+    const Json report = document_schema("report");
+    CHECK(report["properties"]["format"]["const"] == "pp.report");
+    CHECK(report["definitions"]["plan"]["properties"]["format"]["const"] == "pp.plan");
+    CHECK(report["definitions"]["model"]["properties"]["version"]["enum"] == Json{1, 2});
+  }
+
   TEST_CASE("every operation and loss stands in the schema of models") {
     const std::string text = document_schema("model").dump();
     for (const OpRow& row : op_table())
@@ -114,7 +129,8 @@ TEST_SUITE("libprofile/core/schema") {
 
   TEST_CASE("another name is refused with the names that there are") {
     CHECK(test::error_text([] { return document_schema("recipe"); }) ==
-          "[usage] no document is named \"recipe\"; use one of cluster, device, model, plan, profile");
+          "[usage] no document is named \"recipe\"; use one of checkpoint, cluster, device, "
+          "inference, metrics, model, plan, profile, report, stage-times");
   }
 }
 

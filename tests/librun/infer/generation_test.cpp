@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <atomic>
+#include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
@@ -17,6 +18,7 @@
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
 #include "tests/support/plans.h"
+#include "tests/support/schema.h"
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
@@ -86,6 +88,7 @@ struct Files {
   }
   NamedTensors infer(const plan::Plan& plan) {
     report = run::infer(plan, options, observer);
+    CHECK(test::schema_error("inference", run::to_json(report)) == "");
     return run::read_weights(options.outputs);
   }
   std::string refusal(const plan::Plan& plan) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "libprofile/core/error.h"
@@ -17,6 +18,7 @@
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/support/plans.h"
+#include "tests/support/schema.h"
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
@@ -58,6 +60,7 @@ struct Files {
   }
   NamedTensors infer(const plan::Plan& plan) {
     report = run::infer(plan, options, observer);
+    CHECK(test::schema_error("inference", run::to_json(report)) == "");
     return run::read_weights(options.outputs);
   }
   /// The message with the folder's name taken out; no outputs are there.

@@ -1,9 +1,11 @@
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
 #include "librun/report/report.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
+#include "tests/support/schema.h"
 
 using namespace pp;
 using namespace pp::run;
@@ -91,6 +93,48 @@ TEST_SUITE("librun/report/report_json") {
     CHECK((read.plan == report.plan));
     CHECK(read.history == report.history);
     CHECK(read.last_steps == report.last_steps);
+  }
+
+  TEST_CASE("the schema takes what the reader takes, and refuses what it refuses in one place") {
+    RunReport report = full_report();
+    report.workers[0].swaps_in = SwapsReport{2, Bytes(64), Seconds(0.5)};
+    report.workers[0].swaps_out = SwapsReport{1, Bytes(32), Seconds(0.25)};
+    report.resumed = ResumedFrom{"ck/step-8", 8};
+    report.step_losses[0] = report.epochs[0].train_loss = std::numeric_limits<double>::quiet_NaN();
+    const Json json = to_json(report);
+    CHECK(test::schema_error("report", json) == "");
+    const test::Disagreement found =
+        test::disagreement("report", json, [](const Json& changed) { report_from_json(changed); }, {"plan"});
+    CHECK(found.too_strict == "");
+    // It takes two keys to tell that a message ends before it starts (at 0.1 s), or that a cost is without its
+    // interval.
+    CHECK(found.too_loose ==
+          "/last_steps/messages/0/end_s 0; /checkpoints/cost_s without; /checkpoints/interval_s without; ");
+  }
+
+  TEST_CASE("a handful of spoilt reports is refused by the schema alone") {
+    const auto refused = [](const char* pointer, const Json& value) {
+      Json json = to_json(full_report());
+      json[Json::json_pointer(pointer)] = value;
+      return !test::schema_error("report", json).empty();
+    };
+    CHECK(refused("/version", 2));
+    CHECK(refused("/bubble_fraction", 1.5));
+    CHECK(refused("/op_times/0/kind", "X"));
+    CHECK(refused("/plan/stages/0/layers", "a"));
+    CHECK(refused("/plan/format", "pp.report"));
+    CHECK(refused("/settings/data", Json::array()));
+    CHECK(refused("/context/pp", 1));
+    CHECK(!refused("/seed", 0));
+  }
+
+  TEST_CASE("every kind of operation may stand among the times of a report") {
+    for (const auto& [kind, name] : EnumNames<plan::OpKind>::table) {
+      RunReport report = full_report();
+      report.op_times[0].kind = kind;
+      CAPTURE(name);
+      CHECK(test::schema_error("report", to_json(report)) == "");
+    }
   }
 
   TEST_CASE("settings are numbers, texts and truths in the document") {

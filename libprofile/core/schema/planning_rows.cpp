@@ -1,4 +1,4 @@
-// The keys of every object, as their readers take them.
+// The keys of the objects of profiles, clusters, devices, plans and stage times, as their readers take them.
 #include <array>
 
 #include "libprofile/core/schema/document_schema.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::array kRows{
     // pp.cluster
-    ObjectRow{"cluster", "context? object, measured? flag, devices [device_place], levels [level]"},
+    ObjectRow{"cluster", "context? {text}, measured? flag, devices [device_place], levels [level]"},
     ObjectRow{
         "device_place",
         "id count, kind 'cpu|cuda', index? count, cores? [count], node? text, memory_bytes? count, speed? "
@@ -40,7 +40,7 @@ constexpr std::array kRows{
     // pp.profile
     ObjectRow{
         "profile",
-        "context? object, model model_document, model_hash? text, device profiled_device, dtype "
+        "context? {text}, model model, model_hash? text, device profiled_device, dtype "
         "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', autocast? 'bfloat16|float16', "
         "mode "
         "'in_place|isolated|imported|estimated', tensor_degree? size, micro_batch_sizes [size], layers "
@@ -75,7 +75,7 @@ constexpr std::array kRows{
               "task 'product|product_with_bias|product_into|product_added|batched_product|convolution|"
               "convolution_input_gradient|convolution_weight_gradient', dtype "
               "'float32|float64|bfloat16|int64|uint8|bool', layout? 'nn|nt|tn|tt', sizes [count], kernel "
-              "'mkl|onednn|convolution|product', seconds? object"},
+              "'mkl|onednn|convolution|product', seconds? {number}"},
     ObjectRow{
         "piper",
         "plain piper_costs, recompute? piper_costs, incoming [piper_edge], outgoing? [piper_edge], tensor? "
@@ -89,7 +89,7 @@ constexpr std::array kRows{
     // pp.plan
     ObjectRow{
         "plan",
-        "context? object, model model_document, profile_hash? text, cluster_hash? text, training training, "
+        "context? {text}, model model, profile_hash? text, cluster_hash? text, training training, "
         "schedule schedule, devices [device_place], levels? [level], stages [stage], tied? [tied], workers "
         "[worker], predicted? predicted, certificate? certificate, alternatives? [alternative], calibration? "
         "calibration, machines? [machine], tensor_degree? size, peak_flops_per_s? positive, throughput? "
@@ -148,10 +148,15 @@ constexpr std::array kRows{
         "forward spread_of, backward spread_of, input_gradient spread_of, weight_gradient spread_of, recompute "
         "spread_of, update spread_of"},
     ObjectRow{"spread_of", "below_s number, above_s number, shift_s signed"},
+    // pp.stage-times
+    ObjectRow{"stage-times", "name text, source text, tables [stage_time_table]"},
+    ObjectRow{"stage_time_table",
+              "title text, remark? text, rows [stage_time_row], printed_mean_efficiency? share"},
+    ObjectRow{"stage_time_row", "micro_batches size, stages_s [positive], printed_efficiency? share"},
 };
 
 }  // namespace
 
-std::span<const ObjectRow> object_rows() { return kRows; }
+std::span<const ObjectRow> planning_rows() { return kRows; }
 
 }  // namespace pp::detail
