@@ -119,7 +119,7 @@ bool is_whole(const fs::path& folder) {
 
 CheckpointPart write_part(const fs::path& folder, const PartContent& content, int owner) {
   AtomicFile file(folder / content.file);
-  CheckpointPart part{.file = content.file, .owner = owner};
+  CheckpointPart part{.file = content.file, .bytes = 0, .hash = {}, .owner = owner};
   ContentHash hash;
   BackgroundWork background;  // of the training
   write_safetensors(content.tensors, [&](std::string_view bytes) {

@@ -123,15 +123,17 @@ std::string check_pair(Random& random) {
   const auto both = planned(first + "," + second);
   if (!both) return text(first, ",", second, " is refused", described(one));
   // Ranked: one that holds more micro-batches than 1F1B is known for must gain 1 %.
-  const auto ranked = [](const SearchOutcome& one) {
-    return one.ranked.empty() ? kInfinity : one.ranked.front().ranked_step();
+  const auto ranked = [](const SearchOutcome& found) {
+    return found.ranked.empty() ? kInfinity : found.ranked.front().ranked_step();
   };
   const double step = std::min(ranked(*a), ranked(*b));
   const auto differ = [](double x, double y) { return x != y && std::abs(x - y) > kRounding * std::abs(y); };
   if (differ(ranked(*both), step))
     return text("together ", ranked(*both), ", the better alone ", step, described(one));
   // One without plans has none to compare with, and its bound may not know that nothing fits.
-  const auto bound_of = [](const SearchOutcome& one) { return one.ranked.empty() ? kInfinity : one.bound; };
+  const auto bound_of = [](const SearchOutcome& found) {
+    return found.ranked.empty() ? kInfinity : found.bound;
+  };
   const double most = std::min(bound_of(*a), bound_of(*b)), least = std::min(a->bound, b->bound);
   if (both->bound > most * (1 + kRounding) || (both->bound < least * (1 - kRounding) && most < kInfinity))
     return text("bound ", both->bound, " of ", step, ", alone ", a->bound, " of ", step_of(*a), " and ",

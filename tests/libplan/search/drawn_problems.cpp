@@ -31,7 +31,8 @@ void bend(Random& random, Profile& profile) {
 }
 
 void add_loss(Random& random, Profile& profile) {
-  LayerProfile loss{.name = "loss", .points = {}};
+  LayerProfile loss;
+  loss.name = "loss";
   for (const std::int64_t size : profile.micro_batch_sizes) {
     LayerPoint point;
     point.micro_batch_size = size;
