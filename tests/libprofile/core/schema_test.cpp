@@ -16,6 +16,7 @@
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/core/golden.h"
+#include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 #include "tests/support/schema.h"
@@ -111,6 +112,25 @@ TEST_SUITE("libprofile/core/schema") {
     };
     CHECK(too_strict("cluster", "two_nodes.cluster.json", cluster_from_json) == "");
     CHECK(too_strict("profile", "small.profile.json", profile_from_json) == "");
+  }
+
+  TEST_CASE("of a folder the documents are looked at that were written meanwhile, and lines one by one") {
+    const std::string start = R"({"format": "pp.metrics", "version": 1, "plan_hash": "", "seed": 0,)"
+                              R"( "first_step": 0, "steps": 1, "settings": {}})";
+    const std::string before = R"({"format": "pp.checkpoint", "version": 9})";
+    const TestFolder folder;
+    folder.write("before.json", before);
+    const test::DocumentsOf documents(folder.path());
+    folder.write("foreign.json", R"({"format": "test"})");
+    folder.write("half.json", before.substr(0, 20));
+    folder.write("valid.jsonl", start + "\n" + R"({"st)");
+    CHECK(documents.invalid() == "");
+    std::filesystem::create_directory(folder.path() / "ck");
+    folder.write("ck/manifest.json", before);
+    CHECK(documents.invalid().starts_with("ck/manifest.json: "));
+    folder.write("wrong.jsonl", start + "\n" + R"({"step": 1})" + "\n");
+    CHECK(documents.invalid().find("wrong.jsonl: ") != std::string::npos);
+    CHECK(documents.invalid().find("before") == std::string::npos);
   }
 
   TEST_CASE("a type may be one of several: times under a condition are numbers in older profiles") {
