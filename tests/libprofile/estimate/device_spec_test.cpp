@@ -96,7 +96,7 @@ TEST_SUITE("libprofile/estimate/device_spec") {
       CHECK(device.source.size() > 20);
       ++files;
     }
-    CHECK(files == 8);
+    CHECK(files == 9);
   }
 
   TEST_CASE("a wrong spec is refused by key, value and limit") {
