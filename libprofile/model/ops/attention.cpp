@@ -70,7 +70,7 @@ at::Tensor attend(const AttentionSettings& settings, const at::Tensor& query, co
     return attend_written_out(query, key, value, factor, bias, causal, settings.dropout, context);
   if (!bias.defined() && query.is_cuda() && !at::GradMode::is_enabled()) {
     const Attending attending{query, key, value, causal, factor};
-    if (const auto kernel = fused_kernel(attending)) return attend_fused(*kernel, attending).mixed;
+    if (can_fuse(attending)) return attend_fused(attending).mixed;
   }
   if (!bias.defined()) return at::scaled_dot_product_attention(query, key, value, {}, 0.0, causal, factor);
   const at::Tensor mask = causal ? bias.masked_fill(future_of(query, key), kUnseen) : bias;

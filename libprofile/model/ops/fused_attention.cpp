@@ -10,8 +10,15 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
+#include <optional>
+#include <tuple>
+
+#include "libprofile/core/error.h"
+
 namespace pp::model::ops {
 namespace {
+
+enum class FusedKernel { cpu, flash, memory_efficient };
 
 constexpr double kNoDropout = 0;
 constexpr std::int64_t kAlignment = 8;      // of the width: others are padded by scaled_dot_product_attention
@@ -39,9 +46,7 @@ at::SDPBackend choice_for(const Attending& a, const at::Tensor& keys, const at::
                                                            /*enable_gqa=*/keys.size(1) != a.queries.size(1)));
 }
 
-}  // namespace
-
-std::optional<FusedKernel> fused_kernel(const Attending& a) {
+std::optional<FusedKernel> kernel_for(const Attending& a) {
   const std::int64_t width = a.queries.size(3);
   if (width != a.values.size(3)) return std::nullopt;
   if (a.queries.is_cpu()) return FusedKernel::cpu;
@@ -56,7 +61,17 @@ std::optional<FusedKernel> fused_kernel(const Attending& a) {
   return std::nullopt;
 }
 
-Fused attend_fused(FusedKernel kernel, const Attending& a) {
+FusedKernel certain_kernel(const Attending& a) {
+  if (const auto kernel = kernel_for(a)) return *kernel;
+  throw Error(ErrorKind::internal, "attention: no fused kernel takes these heads");
+}
+
+}  // namespace
+
+bool can_fuse(const Attending& attending) { return kernel_for(attending).has_value(); }
+
+Fused attend_fused(const Attending& a) {
+  const FusedKernel kernel = certain_kernel(a);
   Fused fused;
   if (kernel == FusedKernel::cpu) {
     std::tie(fused.mixed, fused.log_sum_exp) = at::_scaled_dot_product_flash_attention_for_cpu(
@@ -76,8 +91,8 @@ Fused attend_fused(FusedKernel kernel, const Attending& a) {
   return fused;
 }
 
-std::array<at::Tensor, 3> fused_backward(FusedKernel kernel, const Attending& a, const Fused& fused,
-                                         const at::Tensor& gradient) {
+std::array<at::Tensor, 3> fused_backward(const Attending& a, const Fused& fused, const at::Tensor& gradient) {
+  const FusedKernel kernel = certain_kernel(a);
   if (kernel == FusedKernel::cpu) {
     auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         gradient, a.queries, a.keys, a.values, fused.mixed, fused.log_sum_exp, kNoDropout, a.causal,

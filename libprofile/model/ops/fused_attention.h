@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <optional>
 
 namespace pp::model::ops {
 
@@ -19,11 +18,10 @@ struct Attending {
   at::Tensor mask = {};
 };
 
-/// On a CPU LibTorch's own; on a GPU FlashAttention of half types, CUTLASS's memory-efficient kernel of
-/// float32.
-enum class FusedKernel { cpu, flash, memory_efficient };
-/// None: at::scaled_dot_product_attention knows what to do. Says the same of equal shapes, types and devices.
-std::optional<FusedKernel> fused_kernel(const Attending& attending);
+/// Whether one takes them: on a CPU LibTorch's own; on a GPU FlashAttention of half types, CUTLASS's
+/// memory-efficient kernel of float32. Where not, at::scaled_dot_product_attention knows what to do. Says the
+/// same of equal shapes, types and devices.
+bool can_fuse(const Attending& attending);
 
 /// What the backward needs beside the operands. `seed` and `offset` are what GPU kernels want to have back.
 struct Fused {
@@ -31,9 +29,10 @@ struct Fused {
   at::Tensor log_sum_exp;   ///< of the scores
   at::Tensor seed, offset;  ///< undefined on a CPU
 };
-Fused attend_fused(FusedKernel kernel, const Attending& attending);
+/// Both throw pp::Error (internal) for what no kernel takes.
+Fused attend_fused(const Attending& attending);
 /// From the gradient of `mixed` to those of queries, keys and values.
-std::array<at::Tensor, 3> fused_backward(FusedKernel kernel, const Attending& attending, const Fused& fused,
+std::array<at::Tensor, 3> fused_backward(const Attending& attending, const Fused& fused,
                                          const at::Tensor& gradient);
 
 }  // namespace pp::model::ops

@@ -13,7 +13,6 @@
 #include <optional>
 #include <vector>
 
-#include "libprofile/core/error.h"
 #include "libprofile/model/ops/attention.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/ops/fused_attention.h"
@@ -121,20 +120,13 @@ Attending attending_of(const GroupedSettings& settings, const Heads& heads) {
 }
 
 /// Of whole sequences.
-std::optional<FusedKernel> kernel_of(const GroupedSettings& settings, const Heads& heads) {
-  return settings.needs_scores() ? std::nullopt : fused_kernel(attending_of(settings, heads));
-}
-
-/// Of a layer whose backward is written.
-FusedKernel certain_kernel(const Attending& attending) {
-  if (const auto kernel = fused_kernel(attending)) return *kernel;
-  throw Error(ErrorKind::internal, "grouped_query_attention: no fused kernel takes these heads");
+bool can_fuse(const GroupedSettings& settings, const Heads& heads) {
+  return !settings.needs_scores() && can_fuse(attending_of(settings, heads));
 }
 
 at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
   const bool may_fuse = heads.queries.is_cpu() || !at::GradMode::is_enabled();
-  if (const auto kernel = may_fuse ? kernel_of(settings, heads) : std::nullopt)
-    return attend_fused(*kernel, attending_of(settings, heads)).mixed;
+  if (may_fuse && can_fuse(settings, heads)) return attend_fused(attending_of(settings, heads)).mixed;
   const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
   if (settings.needs_scores()) {
     const at::Tensor mask =
@@ -209,8 +201,7 @@ Forward forward_of(const GroupedAttention& layer) {
     }
     const Placed made = placed(layer, inputs, weights, context.piece);
     if (context.saved == nullptr) return {joined_heads(attend(layer.settings, made.heads, context))};
-    const Attending attending = attending_of(layer.settings, made.heads);
-    const Fused fused = attend_fused(certain_kernel(attending), attending);
+    const Fused fused = attend_fused(attending_of(layer.settings, made.heads));
     const Heads came = heads_of(layer.settings, inputs);
     const at::Tensor values = inputs.size() == 3 ? inputs[2] : came.values;
     if (layer.settings.norms) {
@@ -227,10 +218,9 @@ Forward forward_of(const GroupedAttention& layer) {
 /// From the gradient of the result [n, l, heads e] to those of the heads before their rotation.
 Heads back_through_products(const GroupedAttention& layer, const Heads& heads, TensorSpan saved,
                             const at::Tensor& gradient) {
-  const Attending attending = attending_of(layer.settings, heads);
   const Fused fused{saved[kMixed], saved[kLogSumExp], saved[kSeed], saved[kOffset]};
   const auto [queries, keys, values] = fused_backward(
-      certain_kernel(attending), attending, fused, swapped(gradient.unflatten(2, {layer.settings.heads, -1})));
+      attending_of(layer.settings, heads), fused, swapped(gradient.unflatten(2, {layer.settings.heads, -1})));
   const Heads gradients{swapped(queries), swapped(keys), swapped(values)};
   if (layer.rotates()) {
     const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
@@ -273,7 +263,7 @@ Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, Ten
 std::optional<WrittenBackward> backward_of(const GroupedAttention& layer) {
   if (layer.settings.needs_scores()) return std::nullopt;
   WrittenBackward backward{.applies = [layer](TensorSpan inputs) {
-    return kernel_of(layer.settings, heads_of(layer.settings, inputs)).has_value();
+    return can_fuse(layer.settings, heads_of(layer.settings, inputs));
   }};
   if (layer.settings.norms) {
     backward.both = [layer](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/attention.h"
 #include "libprofile/model/ops/fused_attention.h"
@@ -38,18 +37,11 @@ Attending attending_of(const SelfAttention& layer, const at::Tensor& projected) 
   return {parts[0], parts[1], parts[2], layer.causal, attention_factor(layer.settings, parts[0])};
 }
 
-/// Of a layer whose backward is written.
-FusedKernel kernel_of(const Attending& attending) {
-  if (const auto kernel = fused_kernel(attending)) return *kernel;
-  throw Error(ErrorKind::internal, "multi_head_attention: no fused kernel takes these heads");
-}
-
 /// [n, s, 3d] -> [n, heads, s, width]; saves for backward. `x` is undefined where the projection's weight is
 /// frozen.
 at::Tensor attend_and_save(const SelfAttention& layer, const at::Tensor& x, const at::Tensor& projected,
                            Tensors& saved) {
-  const Attending attending = attending_of(layer, projected);
-  const Fused fused = attend_fused(kernel_of(attending), attending);
+  const Fused fused = attend_fused(attending_of(layer, projected));
   saved = {x, projected, fused.mixed, fused.log_sum_exp, fused.seed, fused.offset};
   return fused.mixed;
 }
@@ -58,11 +50,10 @@ at::Tensor attend_and_save(const SelfAttention& layer, const at::Tensor& x, cons
 void back_to_projected(const SelfAttention& layer, const at::Tensor& out_projection, const at::Tensor& gradient,
                        Tensors& saved) {
   const std::int64_t heads = layer.settings.heads;
-  const Attending attending = attending_of(layer, saved[kProjected]);
   const Fused fused{saved[kMixed], saved[kLogSumExp], saved[kSeed], saved[kOffset]};
   const at::Tensor joined = rows(gradient).mm(out_projection).view(gradient.sizes());
   const std::array<at::Tensor, 3> by_part =
-      fused_backward(kernel_of(attending), attending, fused, split_heads(joined, 1, heads)[0]);
+      fused_backward(attending_of(layer, saved[kProjected]), fused, split_heads(joined, 1, heads)[0]);
   const at::Tensor projected = at::empty_like(saved[kProjected]);
   const at::Tensor places = split_heads(projected, 3, heads);
   for (std::size_t part = 0; part < by_part.size(); ++part)
@@ -119,7 +110,7 @@ std::optional<WrittenBackward> self_attention_backward(const Attributes& attribu
           [layer](TensorSpan inputs) {
             if (inputs.size() != 1) return false;
             const at::Tensor heads = split_heads(inputs[0], 1, layer.settings.heads)[0];
-            return fused_kernel({heads, heads, heads, layer.causal}).has_value();
+            return can_fuse({heads, heads, heads, layer.causal});
           }};
 }
 
