@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP as a flag that the tools poll: the current step is finished and results are
-// written.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as a flag that the tools poll: the current step is finished and results
+// are written. SIGUSR1 is what launchers pass on to their ranks without ending them a second later.
 #pragma once
 
 namespace pp::cli {

@@ -12,6 +12,7 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks);
 void add_infer(const cli::Command& app, cli::Shell& shell);
 void add_check(const cli::Command& app, cli::Shell& shell);
 void add_launch(const cli::Command& app, cli::Shell& shell);
+void add_devices(const cli::Command& app, cli::Shell& shell);
 void add_report(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::run_tool

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include "apps/cli/interrupt.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 
 namespace pp::run_tool {
 
@@ -40,27 +42,11 @@ ChildEnd await(pid_t child) {
   return {.code = WEXITSTATUS(status)};
 }
 
-void rest(Seconds time) {
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
-  while (Clock::now() < end && !cli::interrupted()) std::this_thread::sleep_for(kLook);
-}
-
-// Whether to try again: it was killed, or its training failed. What was refused would be refused again.
-bool is_loss(const ChildEnd& end, const ChildProgress& progress) {
-  if (progress.ended) return false;
-  return end.signal != 0 || end.code == static_cast<int>(cli::ExitCode::failed);
-}
-
-// Steps are the same in every start, and so is what one of them throws. A kill may come at any time.
-bool fails_again(const std::vector<run::LostAttempt>& lost) {
-  if (lost.size() < 2) return false;
-  const run::LostAttempt &before = lost[lost.size() - 2], &last = lost.back();
-  return before.how == last.how && before.steps_done == last.steps_done;
-}
-
-std::string where_from(const std::optional<std::int64_t>& checkpoint) {
-  if (!checkpoint) return "there is no checkpoint yet, so the training begins anew";
-  return "it goes on from the checkpoint of step " + std::to_string(*checkpoint);
+// What is not the program's own way to end: it was killed, or its training failed; the codes of launchers, too.
+bool is_failure(const ChildEnd& end) {
+  constexpr std::array kOwn{cli::ExitCode::done, cli::ExitCode::usage, cli::ExitCode::infeasible,
+                            cli::ExitCode::interrupted};
+  return end.signal != 0 || std::ranges::count(kOwn, static_cast<cli::ExitCode>(end.code)) == 0;
 }
 
 }  // namespace
@@ -80,6 +66,10 @@ std::string to_text(const ChildEnd& end) {
   return "signal " + std::to_string(end.signal) + " (" + strsignal(end.signal) + ")";
 }
 
+int code_of(const ChildEnd& end) {
+  return end.signal == 0 ? end.code : static_cast<int>(cli::ExitCode::failed);
+}
+
 std::optional<Seconds> Patience::after_loss(bool wrote_checkpoint) {
   constexpr double kLongest = 60;
   if (wrote_checkpoint) {
@@ -90,17 +80,81 @@ std::optional<Seconds> Patience::after_loss(bool wrote_checkpoint) {
   return Seconds(std::min(kLongest, static_cast<double>(1 << std::min(in_vain_ - 1, 10))));
 }
 
+std::optional<std::int64_t> newest_checkpoint(const std::string& folder) {
+  if (!run::has_checkpoints(folder)) return std::nullopt;
+  const std::string name = run::checkpoints_of(folder).front().filename().string();
+  return std::stoll(name.substr(name.find('-') + 1));
+}
+
+void Attempts::begin() {
+  before_ = settings_.last_checkpoint();
+  begin_ = Clock::now();
+}
+
+bool Attempts::is_lost(const ChildEnd& end, std::int64_t done, bool ended) {
+  if (ended || !is_failure(end)) return false;
+  end_ = end;
+  note(to_text(end), done);
+  return true;
+}
+
+void Attempts::stopped(const std::string& why, std::int64_t done) {
+  note(why, done);
+  patience_.after_loss(/*wrote_checkpoint=*/true);
+}
+
+void Attempts::note(const std::string& how, std::int64_t done) {
+  const std::optional<std::int64_t> after = settings_.last_checkpoint();
+  lost_.push_back({.how = how,
+                   .first_step = first_step(),
+                   .steps_done = std::max(done, after.value_or(0)),
+                   .checkpoint = after,
+                   .time = Clock::now() - begin_});
+}
+
+std::string Attempts::loss() const {
+  const run::LostAttempt& last = lost_.back();
+  return "the training was lost by " + last.how + " after " + pp::to_text(last.time) + " at step " +
+         std::to_string(last.steps_done);
+}
+
+std::string Attempts::where_from() const {
+  const std::optional<std::int64_t>& checkpoint = lost_.back().checkpoint;
+  if (!checkpoint) return "there is no checkpoint yet, so the training begins anew";
+  return "it goes on from the checkpoint of step " + std::to_string(*checkpoint);
+}
+
+std::optional<Seconds> Attempts::pause(Circumstances circumstances) {
+  // Steps are the same in every start, and so is what one of them throws. A kill may come at any time.
+  if (end_.signal == 0 && circumstances == Circumstances::same && lost_.size() >= 2) {
+    const run::LostAttempt &before = lost_[lost_.size() - 2], &last = lost_.back();
+    if (before.how == last.how && before.steps_done == last.steps_done) {
+      settings_.say(loss() + "; it failed at this step before, so it would again");
+      return std::nullopt;
+    }
+  }
+  const std::optional<std::int64_t>& after = lost_.back().checkpoint;
+  const std::optional<Seconds> pause = patience_.after_loss(after && after != before_);
+  if (!pause)
+    settings_.say(loss() + "; no checkpoint was written by " + counted(settings_.attempts, "start") +
+                  " in a row, so this is the end (--attempts)");
+  return pause;
+}
+
+void rest(Seconds time) {
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
+  while (Clock::now() < end && !cli::interrupted()) std::this_thread::sleep_for(kLook);
+}
+
 std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings,
                                                         const SharedProgress& progress, int& code) {
-  std::vector<run::LostAttempt> lost;
-  Patience patience(settings.attempts);
+  Attempts attempts(settings);
   cli::catch_interrupts();
   const pid_t parent = getpid();
   while (true) {
-    const std::optional<std::int64_t> before = settings.last_checkpoint();
-    progress->step = before.value_or(0);
+    attempts.begin();
+    progress->step = attempts.first_step();
     progress->ended = false;
-    const Clock::time_point begin = Clock::now();
     const pid_t child = fork();
     if (child < 0)
       throw Error(ErrorKind::run, std::string("no process can be started for the training: ") +
@@ -109,31 +163,14 @@ std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& setting
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGTERM);  // as if interrupted: with a checkpoint
       if (getppid() != parent) raise(SIGTERM);
-      return lost;
+      return attempts.lost();
     }
     const ChildEnd end = await(child);
-    code = end.signal == 0 ? end.code : static_cast<int>(cli::ExitCode::failed);
-    if (!is_loss(end, *progress) || cli::interrupted()) return std::nullopt;
-    const std::optional<std::int64_t> after = settings.last_checkpoint();
-    const std::int64_t done = progress->step, kept = after.value_or(0);
-    lost.push_back({.how = to_text(end),
-                    .first_step = before.value_or(0),
-                    .steps_done = std::max(done, kept),
-                    .checkpoint = after,
-                    .time = Clock::now() - begin});
-    const std::string what = "the training was lost by " + to_text(end) + " after " +
-                             pp::to_text(lost.back().time) + " at step " + std::to_string(done);
-    if (end.signal == 0 && fails_again(lost)) {
-      settings.say(what + "; it failed at this step before, so it would again");
-      return std::nullopt;
-    }
-    const std::optional<Seconds> pause = patience.after_loss(after && after != before);
-    if (!pause) {
-      settings.say(what + "; no checkpoint was written by " + counted(settings.attempts, "start") +
-                   " in a row, so this is the end (--attempts)");
-      return std::nullopt;
-    }
-    settings.say(what + "; " + where_from(after) +
+    code = code_of(end);
+    if (cli::interrupted() || !attempts.is_lost(end, progress->step, progress->ended)) return std::nullopt;
+    const std::optional<Seconds> pause = attempts.pause(Circumstances::same);
+    if (!pause) return std::nullopt;
+    settings.say(attempts.loss() + "; " + attempts.where_from() +
                  (*pause > Seconds() ? ", in " + pp::to_text(*pause) : std::string()));
     rest(*pause);
     if (cli::interrupted()) {

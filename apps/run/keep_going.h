@@ -1,8 +1,10 @@
-// A training in processes of its own, one after the other until one ends by itself: what a crash, a kill or a
-// stall leaves is its last checkpoint, from which the next one goes on.
+// A training started again and again until it ends by itself: what a crash, a kill or a stall leaves is its
+// last checkpoint, from which the next start goes on. Attempts judges every start, whoever makes it;
+// keep_going() makes them in child processes of this one.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -42,6 +44,8 @@ struct ChildEnd {
 
 /// `signal 9 (Killed)`, `exit code 1`
 std::string to_text(const ChildEnd& end);
+/// As the exit code of a process that stands for it.
+int code_of(const ChildEnd& end);
 
 /// When to give up, and how long to wait before the next start: nothing after one that has written a
 /// checkpoint, else 1, 2, 4, ... at most 60 s.
@@ -64,11 +68,54 @@ struct KeepGoing {
   std::function<void(const std::string&)> say;  ///< a line of what happens
 };
 
+/// The newest checkpoint's step; nothing where the folder is not there or has none.
+std::optional<std::int64_t> newest_checkpoint(const std::string& folder);
+
+/// Whether a start that follows has other machines or another plan than the one before it.
+enum class Circumstances { same, changed };
+
+/// The starts of a training, one after the other.
+class Attempts {
+ public:
+  explicit Attempts(KeepGoing settings) : settings_(std::move(settings)), patience_(settings_.attempts) {}
+
+  /// Before a start.
+  void begin();
+  /// Whether the start was lost, so that another may follow, and notes it then: it was killed, or its training
+  /// failed, at step `done`. What was refused would be refused again.
+  bool is_lost(const ChildEnd& end, std::int64_t done, bool ended);
+  /// Notes one that was stopped on purpose, with a checkpoint.
+  void stopped(const std::string& why, std::int64_t done);
+  /// What was lost, in words: `the training was lost by signal 9 (Killed) after 3.1 s at step 40`.
+  std::string loss() const;
+  /// `it goes on from the checkpoint of step 40`, or that there is none.
+  std::string where_from() const;
+  /// How long to wait before the next start. Nothing, and why is said: starts were in vain, or two in a row
+  /// failed at the same step under the same circumstances.
+  std::optional<Seconds> pause(Circumstances circumstances);
+
+  const std::vector<run::LostAttempt>& lost() const { return lost_; }
+  /// Of the start that runs, or ran last.
+  std::int64_t first_step() const { return before_.value_or(0); }
+
+ private:
+  KeepGoing settings_;
+  Patience patience_;
+  std::vector<run::LostAttempt> lost_;
+  std::optional<std::int64_t> before_;  ///< checkpoint that the last start began with
+  std::chrono::steady_clock::time_point begin_;
+  ChildEnd end_;
+
+  void note(const std::string& how, std::int64_t done);
+};
+
+/// Waits, or until the process is interrupted.
+void rest(Seconds time);
+
 /// In the calling process, which has no other thread: starts children. In a child returns the attempts that
 /// were lost before it, and the child goes on as if it were the whole program. In the parent returns nothing,
-/// with `code` the exit code: a child has ended by itself, an interruption was passed on to the last one,
-/// starts were in vain, or two in a row failed at the same step. Throws pp::Error (run) when no process can be
-/// started.
+/// with `code` the exit code: a child has ended by itself, an interruption was passed on to the last one, or
+/// Attempts has given up. Throws pp::Error (run) when no process can be started.
 std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings,
                                                         const SharedProgress& progress, int& code);
 

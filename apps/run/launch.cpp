@@ -12,10 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
 #include "apps/run/launch_command.h"
+#include "apps/run/launch_keep_going.h"
 #include "librun/transport/backends.h"
 
 namespace pp::run_tool {
@@ -25,6 +27,10 @@ struct Options {
   std::string plan, hosts;
   std::optional<Launcher> launcher;
   bool print = false;
+  bool keep_going = false;
+  std::string profile;
+  std::optional<int> spare, attempts;
+  std::optional<Seconds> rejoin;
   std::vector<std::string> arguments;
 };
 
@@ -44,17 +50,59 @@ std::string own_path() {
   return path.empty() ? "pp-run" : path.string();
 }
 
-std::vector<std::string> command_of(const Options& options) {
+/// What to launch, and how.
+struct Job {
+  plan::Plan plan;
+  std::vector<Host> hosts;
+  Launcher launcher{};
+  LaunchOptions launch;
+};
+
+Job load_job(const Options& options) {
   if (options.plan == "-" || options.hosts == "-")
     throw Error(ErrorKind::usage,
                 "launch takes files, and not standard input: every rank reads the plan by itself");
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  const std::vector<Host> hosts = cli::load(options.hosts, parse_hosts);
+  Job job{.plan = cli::load(options.plan, plan::parse_plan),
+          .hosts = cli::load(options.hosts, parse_hosts),
+          .launch = {own_path(), options.plan, options.arguments}};
   const std::string library = run::mpi_library();
-  const Launcher launcher = options.launcher ? *options.launcher : default_launcher(library);
-  LaunchOptions launch{own_path(), options.plan, options.arguments};
-  if (!library.empty() && !library.starts_with("Open MPI")) launch.slurm_interface = "pmi2";
-  return with_context(options.hosts, [&] { return launch_command(plan, hosts, launcher, launch); });
+  job.launcher = options.launcher ? *options.launcher : default_launcher(library);
+  if (!library.empty() && !library.starts_with("Open MPI")) job.launch.slurm_interface = "pmi2";
+  return job;
+}
+
+void check_keep_going(const Options& options) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorKind::usage, what); };
+  for (const auto& [option, given] :
+       {std::pair{"--profile", !options.profile.empty()}, std::pair{"--spare", options.spare.has_value()},
+        std::pair{"--attempts", options.attempts.has_value()},
+        std::pair{"--rejoin", options.rejoin.has_value()}})
+    if (given && !options.keep_going) refuse(std::string(option) + " belongs to --keep-going; add that");
+  if (options.keep_going && !value_of(options.arguments, "--checkpoint"))
+    refuse(
+        "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR behind "
+        "--, and how often with --every");
+}
+
+KeptLaunch kept(const Options& options, const Job& job) {
+  KeptLaunch kept{.hosts = job.hosts,
+                  .launcher = job.launcher,
+                  .options = job.launch,
+                  .planning = {.first = placed(job.plan, options.plan, job.hosts)},
+                  .checkpoint = *value_of(options.arguments, "--checkpoint"),
+                  .rejoin = options.rejoin};
+  if (options.attempts) kept.attempts = *options.attempts;
+  if (options.spare) kept.planning.spare = *options.spare;
+  if (options.profile.empty()) {
+    if (job.hosts.size() > 1)
+      cli::warn(
+          "nothing can be planned anew for fewer hosts without the profile that the plan was made from; "
+          "give it with --profile FILE");
+    return kept;
+  }
+  kept.planning.profile = cli::load(options.profile, parse_profile);
+  with_context(options.profile, [&] { plan::require_profile(job.plan, *kept.planning.profile); });
+  return kept;
 }
 
 [[noreturn]] void replace_process(std::vector<std::string> command) {
@@ -69,15 +117,48 @@ std::vector<std::string> command_of(const Options& options) {
                                     "; install it, or choose another by --launcher: " + list_names<Launcher>());
 }
 
-void launch(const Options& options, const cli::Shell& shell) {
-  const std::vector<std::string> command = command_of(options);
+void launch(const Options& options, cli::Shell& shell) {
+  check_keep_going(options);
+  const Job job = load_job(options);
+  const std::vector<std::string> command = with_context(
+      options.hosts, [&] { return launch_command(job.plan, job.hosts, job.launcher, job.launch); });
   if (shell.json) {
     std::cout << Json(command).dump() << '\n';
   } else if (options.print) {
     std::cout << shell_text(command) << '\n';
+  } else if (options.keep_going) {
+    shell.exit_code = static_cast<cli::ExitCode>(launch_and_keep_going(kept(options, job)));
   } else {
     replace_process(command);
   }
+}
+
+void add_keep_going(const cli::Command& command, Options& options) {
+  const auto group = [](const cli::Option& option) { return option.group("When it is lost"); };
+  group(
+      command.add_flag("--keep-going", options.keep_going,
+                       "start again from the last checkpoint when ranks, hosts or devices are lost, with a new "
+                       "plan for what is left where the plan does not fit any more"));
+  group(
+      command.add_option("--profile", options.profile, "the profile that the plan was made from, for new plans")
+          .type_name("FILE"));
+  group(command
+            .add_option("--spare", options.spare,
+                        "hosts that new plans leave idle, to stand in for the next one that is lost")
+            .check(cli::whole_number(0, 1'000'000))
+            .type_name("N"));
+  group(command
+            .add_option("--attempts", options.attempts,
+                        "give up after so many starts in a row without a new checkpoint; default: 3")
+            .check(cli::whole_number(1, 1'000'000))
+            .type_name("N"));
+  group(command
+            .add_option_function(
+                "--rejoin",
+                [&options](const std::string& text) { options.rejoin = parse_seconds(text, "--rejoin"); },
+                "ask lost hosts so often (1min) whether they are back, and go on with them after a checkpoint "
+                "where that is faster")
+            .type_name("TIME"));
 }
 
 }  // namespace
@@ -100,13 +181,16 @@ void add_launch(const cli::Command& app, cli::Shell& shell) {
           },
           "default: srun in a Slurm job, else that of the MPI library: " + list_names<Launcher>())
       .type_name("NAME");
+  add_keep_going(command, *options);
   command.add_flag("--print", options->print, "print the command and do not run it (--json: as an array)");
   command.add_option("arguments", options->arguments, "behind --: what pp-run takes beside the plan")
       .type_name("ARGUMENTS");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run launch plan.json --hosts hosts.txt -- --data configs/data/digits --epochs 20 -o report.json",
       "pp-run launch plan.json --hosts hosts.txt --print -- --data synthetic --steps 50",
-      "pp-run launch plan.json --hosts hosts.txt --launcher srun --print -- --data synthetic --steps 50"};
+      "pp-run launch plan.json --hosts hosts.txt --keep-going --profile profile.json -- --data "
+      "configs/data/digits "
+      "--epochs 20 --checkpoint ck --every 10min"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { launch(*options, shell); });
 }

@@ -219,6 +219,20 @@ std::vector<std::string> launch_command(const plan::Plan& plan, const std::vecto
   return command;
 }
 
+std::vector<std::string> host_command(Launcher launcher, const std::string& host,
+                                      const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  switch (launcher) {
+    case Launcher::mpirun: words = {"mpirun", "-n", "1", "--host", host, "--bind-to", "none"}; break;
+    case Launcher::mpich: words = {"mpiexec.hydra", "-n", "1", "-hosts", host, "-bind-to", "none"}; break;
+    case Launcher::srun:  // beside a step that runs
+      words = {"srun", "--mpi=none", "--overlap", "--ntasks=1", "--nodes=1", "--nodelist=" + host};
+      break;
+  }
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
 std::string shell_text(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";

@@ -37,6 +37,10 @@ HostOfRank place_ranks(const plan::Plan& plan, const std::vector<Host>& hosts);
 std::vector<std::string> launch_command(const plan::Plan& plan, const std::vector<Host>& hosts,
                                         Launcher launcher, const LaunchOptions& options);
 
+/// The launcher's way to run a command once, on this host.
+std::vector<std::string> host_command(Launcher launcher, const std::string& host,
+                                      const std::vector<std::string>& command);
+
 /// The words as a shell reads them.
 std::string shell_text(const std::vector<std::string>& words);
 

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
         pp::run_tool::add_infer(app, shell);
         pp::run_tool::add_check(app, shell);
         pp::run_tool::add_launch(app, shell);
+        pp::run_tool::add_devices(app, shell);
         pp::run_tool::add_report(app, shell);
       }};
   const int code = ranks.leave(pp::cli::run_tool(tool, argc, argv));

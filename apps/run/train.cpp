@@ -1,5 +1,7 @@
 // pp-run [train] PLAN: the training run.
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,12 +16,12 @@
 #include "apps/cli/ranks.h"
 #include "apps/run/commands.h"
 #include "apps/run/keep_going.h"
+#include "apps/run/launch_state.h"
 #include "apps/run/observer.h"
 #include "apps/run/ranks.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
 #include "libprofile/model/errors.h"
-#include "librun/checkpoint/checkpoint_folder.h"
 
 namespace pp::run_tool {
 namespace {
@@ -30,6 +32,7 @@ struct Options : PlanAndOptions {
   std::string metrics;
   bool keep_going = false;
   std::optional<int> attempts;
+  std::string launch_state;  ///< folder; empty: it was not launched to keep going
 };
 
 /// Weights are written by the run, data are read by it.
@@ -48,24 +51,29 @@ class QuietObserver : public run::Observer {
   void warning(std::string_view /*text*/) override {}
 };
 
-/// Tells the parent process as well.
-class ChildObserver final : public RunObserver {
+/// What whoever starts the training again is told of this start.
+struct Told {
+  std::function<void(std::int64_t)> step = [](std::int64_t) {};                ///< by the first rank
+  std::function<void()> ended = [] {};                                         ///< the same
+  std::function<void(const std::string&)> failed = [](const std::string&) {};  ///< by any rank: why
+};
+
+class ToldObserver final : public RunObserver {
  public:
-  ChildObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin,
-                ChildProgress& progress)
-      : RunObserver(shell, metrics, begin), progress_(progress) {}
+  ToldObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin, const Told& told)
+      : RunObserver(shell, metrics, begin), told_(told) {}
   void step(const run::Progress& progress) override {
-    progress_.step = progress.step;
+    told_.step(progress.step);
     RunObserver::step(progress);
   }
 
  private:
-  ChildProgress& progress_;
+  const Told& told_;
 };
 
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
 struct Files {
-  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, ChildProgress* progress)
+  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, const Told& told)
       : plan(load(options.files)) {
     claim_other_files(options.run);
     if (!ranks.first()) {
@@ -76,11 +84,7 @@ struct Files {
     trace.emplace(options.trace);
     const bool anew = options.run.resume.empty();
     const LineFile::Begin begin = anew ? LineFile::Begin::anew : LineFile::Begin::at_the_end;
-    if (progress) {
-      observer = std::make_unique<ChildObserver>(shell, options.metrics, begin, *progress);
-    } else {
-      observer = std::make_unique<RunObserver>(shell, options.metrics, begin);
-    }
+    observer = std::make_unique<ToldObserver>(shell, options.metrics, begin, told);
   }
 
   plan::Plan plan;
@@ -133,25 +137,20 @@ void check_keep_going(const Options& options) {
   if (options.files.plan == "-" || options.files.model == "-")
     refuse("every start reads the plan again, which standard input gives once; give files");
   if (cli::launched_with_ranks())
-    refuse("is for a training in one process; give ranks back to the job that starts them, with --resume");
-}
-
-std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& folder) {
-  if (!run::has_checkpoints(folder)) return std::nullopt;
-  const std::string name = run::checkpoints_of(folder).front().filename().string();
-  return std::stoll(name.substr(name.find('-') + 1));
+    refuse("is for a training in one process; of several pp-run launch --keep-going starts them again");
 }
 
 /// One process of a training that keeps going: `options` as this start takes them.
 struct Start {
   Options options;
   std::vector<run::LostAttempt> lost = {};
+  std::vector<std::string> circumstances = {};  ///< of each, where it was launched
 };
 
 /// In a child, how it starts; nothing in the parent, when all is over.
 std::optional<Start> start_child(const Options& options, const SharedProgress& progress, cli::Shell& shell) {
   check_keep_going(options);
-  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint); },
+  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint.string()); },
                      .say = cli::warn};
   if (options.attempts) settings.attempts = *options.attempts;
   int code = 0;
@@ -165,31 +164,48 @@ std::optional<Start> start_child(const Options& options, const SharedProgress& p
   return start;
 }
 
-void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, ChildProgress* progress) {
+void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, const Told& told) {
   const Options& options = start.options;
   cli::catch_interrupts();
   ranks.join(10 * options.run.stall_timeout);
   try {
-    Files files = ranks.reading([&] { return Files(options, shell, ranks, progress); });
+    Files files = ranks.reading([&] { return Files(options, shell, ranks, told); });
     run::RunReport report = run_plan(options, files, ranks);
-    if (progress) progress->ended = true;
+    if (ranks.first()) told.ended();
     report.context["command"] = shell.command_line;
     report.lost_attempts = start.lost;
+    for (std::size_t i = 0; i < start.circumstances.size(); ++i)
+      report.context["start " + std::to_string(i + 1)] = start.circumstances[i];
     if (ranks.first()) write(report, options, files, shell);
   } catch (const run::SaidElsewhere& error) {
+    told.failed(error.what());
     shell.exit_code = cli::exit_code_of(error.kind());
+  } catch (const std::exception& error) {
+    told.failed(error.what());
+    throw;
   }
 }
 
+/// One of the ranks that pp-run launch --keep-going has started.
+void train_launched(const Options& options, cli::Shell& shell, Ranks& ranks) {
+  const LaunchedRank launched(options.launch_state);
+  const Told told{.step = [&](std::int64_t step) { launched.step(step); },
+                  .ended = [&] { launched.ended(); },
+                  .failed = [&](const std::string& reason) { launched.failed(reason); }};
+  EarlierStarts earlier = launched.earlier();
+  train_here({options, std::move(earlier.lost), std::move(earlier.circumstances)}, shell, ranks, told);
+}
+
 void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
-  if (!options.keep_going) {
-    if (options.attempts)
-      throw Error(ErrorKind::usage, "--attempts counts the starts of --keep-going; add that");
-    return train_here({options}, shell, ranks, nullptr);
-  }
+  if (options.attempts && !options.keep_going)
+    throw Error(ErrorKind::usage, "--attempts counts the starts of --keep-going; add that");
+  if (!options.launch_state.empty()) return train_launched(options, shell, ranks);
+  if (!options.keep_going) return train_here({options}, shell, ranks, {});
   const SharedProgress progress;
+  const Told told{.step = [&](std::int64_t step) { progress->step = step; },
+                  .ended = [&] { progress->ended = true; }};
   if (const std::optional<Start> start = start_child(options, progress, shell))
-    train_here(*start, shell, ranks, &*progress);
+    train_here(*start, shell, ranks, told);
 }
 
 }  // namespace
@@ -227,6 +243,10 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .type_name("N")
       .check(cli::whole_number(1))
       .group("Checkpoints");
+  command
+      .add_option("--launch-state", options->launch_state,
+                  "of pp-run launch --keep-going, which gives it to the ranks that it starts")
+      .group("");  // not in the help
   command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
       .group("Results");
   static constexpr std::array<std::string_view, 3> kExamples{

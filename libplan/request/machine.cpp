@@ -1,6 +1,8 @@
 #include "libplan/request/machine.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "libprofile/core/index.h"
 
@@ -24,8 +26,19 @@ void widen(Level& level, int devices) {
 }  // namespace
 
 Cluster first_devices(const Cluster& cluster, int devices) {
+  std::vector<int> positions(at(devices));
+  std::iota(positions.begin(), positions.end(), 0);
+  return some_devices(cluster, positions);
+}
+
+Cluster some_devices(const Cluster& cluster, std::span<const int> positions) {
   Cluster part = cluster;
-  part.devices.resize(at(devices));
+  part.devices.clear();
+  for (const int position : positions) {
+    part.devices.push_back(cluster.devices[at(position)]);
+    part.devices.back().id = DeviceId{static_cast<int>(part.devices.size()) - 1};
+  }
+  const int devices = static_cast<int>(positions.size());
   const auto outermost =
       std::ranges::find_if(part.levels, [&](const Level& level) { return level.devices >= devices; });
   if (outermost != part.levels.end()) part.levels.erase(outermost + 1, part.levels.end());

@@ -1,6 +1,8 @@
 // Smaller and larger machines like a given one.
 #pragma once
 
+#include <span>
+
 #include "libprofile/core/cluster.h"
 
 namespace pp::plan {
@@ -8,6 +10,10 @@ namespace pp::plan {
 /// The first `devices` of the list, and the levels that join them, as wide as they are: an all-reduce was
 /// measured among all devices of its level.
 Cluster first_devices(const Cluster& cluster, int devices);
+
+/// The devices at these ascending positions, numbered anew, and the levels that join so many. Positions leave
+/// out whole groups of the innermost level, or devices of the last one: groups are of equal numbers.
+Cluster some_devices(const Cluster& cluster, std::span<const int> positions);
 
 /// One more device like the last, at the end of the list; it joins the outermost level.
 Cluster with_one_more_device(Cluster cluster);

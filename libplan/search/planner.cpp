@@ -131,6 +131,9 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   context["schedule"] = request.schedule;
   if (profile.mode == ProfileMode::estimated) context["times"] = "estimated";
   if (request.allow_async) context["allow_async"] = "true";
+  if (request.extrapolate) context["extrapolate"] = "true";
+  if (request.linear_batch) context["linear_batch"] = "true";
+  if (request.force_units) context["force_units"] = "true";
   if (!request.trainer.empty()) context["for"] = request.trainer;
   context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
   if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);

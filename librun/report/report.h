@@ -14,6 +14,7 @@
 #include "librun/options/settings.h"
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
+#include "librun/report/lost_attempt.h"
 #include "librun/stage/graph_count.h"
 
 namespace pp::run {
@@ -111,16 +112,6 @@ struct ResumedFrom {
   std::string checkpoint;  ///< its folder
   std::int64_t step = 0;
   bool operator==(const ResumedFrom&) const = default;
-};
-
-/// A start of the training that was lost, and what it leaves to the next one (pp-run --keep-going).
-struct LostAttempt {
-  std::string how;                         ///< `signal 9 (Killed)`, `exit code 1`
-  std::int64_t first_step = 0;             ///< updates that it began with
-  std::int64_t steps_done = 0;             ///< updates when it was lost, since the beginning of the training
-  std::optional<std::int64_t> checkpoint;  ///< of the newest then; none: the next one begins anew
-  Seconds time{};                          ///< from its start to its end
-  bool operator==(const LostAttempt&) const = default;
 };
 
 struct RunReport {

@@ -75,14 +75,7 @@ Json write(const CheckpointsReport& checkpoints) {
   return json;
 }
 
-Json write(const LostAttempt& lost) {
-  Json json{{"how", lost.how},
-            {"first_step", lost.first_step},
-            {"steps_done", lost.steps_done},
-            {"seconds", lost.time.count()}};
-  if (lost.checkpoint) json["checkpoint_step"] = *lost.checkpoint;
-  return json;
-}
+Json write(const LostAttempt& lost) { return to_json(lost); }
 
 Json write(const FramesReport& frames) {
   return {{"period_s", frames.period.count()}, {"latency_s", frames.latency.count()}, {"delay", frames.delay}};
@@ -239,16 +232,6 @@ Json to_json(const RunReport& report) {
   if (report.frames) json["frames"] = write(*report.frames);
   if (report.replicas) json["replicas"] = write(*report.replicas);
   return json;
-}
-
-LostAttempt read_lost_attempt(ObjectReader& reader) {
-  LostAttempt lost{.how = reader.text("how"),
-                   .first_step = reader.integer("first_step"),
-                   .steps_done = reader.integer("steps_done"),
-                   .checkpoint = std::nullopt,
-                   .time = Seconds(reader.number("seconds", kTimes))};
-  if (reader.has("checkpoint_step")) lost.checkpoint = reader.integer("checkpoint_step");
-  return lost;
 }
 
 RunReport report_from_json(const Json& json) {

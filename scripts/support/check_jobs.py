@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = sorted((ROOT / "configs/jobs").iterdir())
@@ -69,21 +70,32 @@ def slurm_findings(bin_folder: str) -> list[str]:
                               env={"PATH": f"{folder}:{bin_folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]",
                                    "SLURM_NTASKS_PER_NODE": "2"}, capture_output=True, text=True)
     expected = ("--ntasks=4 --nodes=2 --distribution=arbitrary --nodelist=n1,n1,n2,n2 --cpus-per-task=1 --cpu-bind=none",
-                "train plan.json --data synthetic --steps 4 --checkpoint checkpoints-plan --resume checkpoints-plan --every 10min")
+                "train plan.json --launch-state checkpoints-plan/launch --data synthetic --steps 4 --checkpoint checkpoints-plan "
+                "--resume checkpoints-plan --every 10min")
     return [f"slurm.sh: srun was not asked for {shlex.quote(part)}: {done.stdout}{done.stderr}" for part in expected
             if part not in done.stdout]
 
 
-# In place of srun and mpirun: one rank, killed after PP_KILL_AFTER seconds.
+# In place of srun and mpirun: one rank. The first starts, as many as `kills` says, are killed as soon as they have a new checkpoint.
 LAUNCHER = """#!/bin/bash
 while [ "${1##*/}" != pp-run ]; do shift; done
-exec env -u SLURM_JOB_ID timeout -s KILL "${PP_KILL_AFTER:-600}" "$@"
+unset SLURM_JOB_ID
+kills=$(cat kills)
+[ "$2" = train ] && [ "$kills" -gt 0 ] || exec "$@"
+echo $((kills - 1)) >kills
+for word; do [ "$last" != --checkpoint ] || folder=$word; last=$word; done
+before=$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)
+"$@" &
+until [ "$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)" != "$before" ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
+kill -KILL $!
+wait
+exit 137
 """
 
 
 def restart_findings(bin_folder: str) -> list[str]:
-    """Both jobs killed whenever and started again, as sbatch --requeue and Kubernetes do: the weights of a training that nobody
-    killed."""
+    """Both jobs with ranks that are killed twice; killed as a whole by then, and started again, as sbatch --requeue and Kubernetes
+    do, with another two: the weights of a training that nobody killed."""
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -107,12 +119,21 @@ def restart_findings(bin_folder: str) -> list[str]:
                 "kubernetes.yaml": ["bash", "-c", script.replace("-o report.json", "--save-weights kubernetes.yaml")]}
         for job, command in jobs.items():
             slurm = {"SLURM_JOB_ID": "7"} if job == "slurm.sh" else {}
-            for after in ("0.3", "0.6", "600"):
-                done = subprocess.run(command, cwd=folder, env={**env, **slurm, "PP_KILL_AFTER": after}, capture_output=True, text=True)
-            if "has no MPI" in done.stderr:
+            said = ""
+            for ended in (True, False):
+                (folder / "kills").write_text("2\n")
+                with subprocess.Popen(command, cwd=folder, env={**env, **slurm}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                      text=True) as process:
+                    while ended and process.poll() is None and (folder / "kills").read_text() != "0\n":
+                        time.sleep(0.02)
+                    if ended:
+                        process.kill()
+                    said = process.communicate()[1]
+            if "has no MPI" in said:
                 continue
-            same = done.returncode == 0 and (folder / job).read_bytes() == (folder / "whole").read_bytes()
-            found += [] if same else [f"{job}: killed and started again, it does not end as it should: {done.stderr}"]
+            same = process.returncode == 0 and (folder / job).read_bytes() == (folder / "whole").read_bytes()
+            lost = said.count("the training was lost by signal 9 (Killed)")
+            found += [] if same and lost == 2 else [f"{job}: killed and started again, it does not end as it should: {said}"]
     return found
 
 

@@ -3,7 +3,8 @@
 
 Runs a command on the first of two hosts, host-a and host-b, that are namespaces of this machine: each has a network, a name, a
 share of the cores, where other programs wait for it, and a clock of its own. Between them lies a link of R Gbit/s (1) in each direction and D ms (1) one way.
-mpirun reaches the other host by itself; PP_HOSTS names a hosts file with one slot for each.
+mpirun reaches the other host by itself; PP_HOSTS names a hosts file with one slot for each. `$PP_TAKE away ADDRESS` takes a host away:
+its link is down, its programs are killed, nothing can be started there; `$PP_TAKE back ADDRESS` brings it back.
 
 tc's tbf on both ends limits the rate. Behind it a relay hands the packets of one end to the other: it adds the delay, because not
 every kernel has netem, and the time that the first packet needs on the wire, which tbf lets pass at once. It works at a rate 10 %
@@ -134,14 +135,44 @@ def write_agent(folder: pathlib.Path, hosts: list[Host]) -> pathlib.Path:
     """What mpirun calls in place of ssh: HOST COMMAND."""
     agent = folder / "agent"
     cases = "\n".join(f"  {address}) set -- {' '.join(host.enter())} sh -c \"$*\" ;;" for address, host in zip(ADDRESSES, hosts))
-    agent.write_text(f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}\nesac\nexec \"$@\"\n")
+    agent.write_text(f"#!/bin/sh\nhost=$1\nshift\n[ ! -e {folder}/away-$host ] || exec sleep 600\ncase $host in\n{cases}\nesac\n"
+                     'exec "$@"\n')
     agent.chmod(0o755)
     return agent
 
 
+def write_take(folder: pathlib.Path, hosts: list[Host]) -> pathlib.Path:
+    """Takes a host away and brings it back. Its programs are those that share its network, but for the one that keeps it."""
+    take = folder / "take"
+    holders = {address: [host.pid, str(host.holder.pid)] for address, host in zip(ADDRESSES, hosts)}
+    take.write_text(f"""#!{sys.executable}
+import os, pathlib, signal, subprocess, sys
+what, address = sys.argv[1:]
+holders, away = {holders!r}[address], pathlib.Path("{folder}/away-" + address)
+inside = ["nsenter", "-t", holders[0], "--net"]
+link = subprocess.run([*inside, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split(":")[1].strip()
+if what == "away":
+    away.touch()
+    subprocess.run([*inside, "ip", "link", "set", link, "down"], check=True)
+    net = os.readlink(f"/proc/{{holders[0]}}/ns/net")
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if process.name not in holders and os.readlink(process / "ns/net") == net:
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            pass
+else:
+    subprocess.run([*inside, "ip", "link", "set", link, "up"], check=True)
+    away.unlink()
+""")
+    take.chmod(0o755)
+    return take
+
+
 def environment(folder: pathlib.Path, hosts: list[Host]) -> dict[str, str]:
     (folder / "hosts.txt").write_text("".join(f"{address} slots=1\n" for address in ADDRESSES))
-    return {**os.environ, "PP_HOSTS": str(folder / "hosts.txt"), "OMPI_MCA_plm_rsh_agent": str(write_agent(folder, hosts)),
+    return {**os.environ, "PP_HOSTS": str(folder / "hosts.txt"), "PP_TAKE": str(write_take(folder, hosts)),
+            "OMPI_MCA_plm_rsh_agent": str(write_agent(folder, hosts)),
             "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "10.77.0.0/24",
             "OMPI_MCA_hwloc_base_binding_policy": "none",  # else both ranks get the machine's first core
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -32,7 +32,7 @@ TEST_SUITE("apps/help") {
         {"pp-profile", {"", "run", "links", "models", "show", "diff", "merge", "import"}},
         {"pp-plan",
          {"", "make", "compare", "show", "check", "simulate", "export", "schedules", "sweep", "study"}},
-        {"pp-run", {"", "train", "infer", "check", "launch", "report"}}};
+        {"pp-run", {"", "train", "infer", "check", "launch", "devices", "report"}}};
     for (const auto& [tool, commands] : tools) {
       for (const std::string& command : commands) {
         std::vector<std::string> arguments{"--help"};

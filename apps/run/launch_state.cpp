@@ -1,0 +1,106 @@
+#include "apps/run/launch_state.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
+
+namespace pp::run_tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr auto kStep = "step", kFailed = "failed", kEnded = "ended", kLost = "lost.json";
+constexpr std::size_t kWidth = 20;  // of a step, so that it is replaced in one write
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// Adds a line to the file, which is there from then on.
+void mark(const fs::path& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  const std::string line = text + '\n';
+  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
+  close(file);
+}
+
+std::string step_text(std::int64_t step) {
+  std::string text = std::to_string(step);
+  text.resize(kWidth, ' ');
+  return text;
+}
+
+}  // namespace
+
+LaunchState::LaunchState(fs::path folder) : folder_(std::move(folder)) {
+  std::error_code failure;
+  fs::create_directories(folder_, failure);
+  if (failure) throw Error(ErrorKind::usage, folder_.string() + ": cannot be made: " + failure.message());
+}
+
+void LaunchState::begin(std::int64_t first_step, const EarlierStarts& earlier) const {
+  std::error_code ignored;
+  for (const char* const name : {kFailed, kEnded}) fs::remove(folder_ / name, ignored);
+  Json rows = Json::array();
+  for (const run::LostAttempt& one : earlier.lost) rows.push_back(run::to_json(one));
+  write_file(folder_ / kLost,
+             dump_json(Json{{"lost_attempts", std::move(rows)}, {"circumstances", earlier.circumstances}}));
+  write_file(folder_ / kStep, step_text(first_step));
+}
+
+std::int64_t LaunchState::step() const {
+  std::int64_t step = 0;
+  std::ifstream(folder_ / kStep) >> step;
+  return step;
+}
+
+bool LaunchState::failed() const { return is_there(folder_ / kFailed); }
+
+std::string LaunchState::reason() const {
+  std::string reason;
+  std::ifstream file(folder_ / kFailed);
+  std::getline(file, reason);
+  return reason;
+}
+
+bool LaunchState::ended() const { return is_there(folder_ / kEnded); }
+
+LaunchedRank::LaunchedRank(fs::path folder)
+    : folder_(std::move(folder)), step_(open((folder_ / kStep).c_str(), O_WRONLY | O_CLOEXEC)) {}
+
+LaunchedRank::~LaunchedRank() {
+  if (step_ >= 0) close(step_);
+}
+
+void LaunchedRank::step(std::int64_t step) const {
+  const std::string text = step_text(step);
+  if (step_ >= 0) [[maybe_unused]]
+    const ssize_t written = pwrite(step_, text.data(), text.size(), 0);
+}
+
+void LaunchedRank::failed(const std::string& reason) const { mark(folder_ / kFailed, reason); }
+void LaunchedRank::ended() const { mark(folder_ / kEnded, "ended"); }
+
+EarlierStarts LaunchedRank::earlier() const {
+  EarlierStarts earlier;
+  const fs::path file = folder_ / kLost;
+  with_context(file.string(), [&] {
+    const Json json = parse_json(read_file(file));
+    ObjectReader reader(json, "");
+    reader.objects("lost_attempts",
+                   [&](ObjectReader& row) { earlier.lost.push_back(run::read_lost_attempt(row)); });
+    earlier.circumstances = reader.texts("circumstances");
+    reader.finish();
+  });
+  return earlier;
+}
+
+}  // namespace pp::run_tool

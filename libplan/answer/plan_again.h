@@ -1,0 +1,28 @@
+// From a plan to the next one: the same training on the devices that are left of its machine.
+#pragma once
+
+#include <variant>
+
+#include "libplan/infeasible.h"
+#include "libplan/plan.h"
+#include "libplan/request/plan_request.h"
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/profile.h"
+
+namespace pp::plan {
+
+/// The request that the plan was made by, as far as the plan carries it: mini-batch and micro-batches,
+/// optimizer, types, weight policy, memory limit, schedule, recompute and the like. What holds for one number
+/// of devices only is left open: stages, cuts, replicas, windows by stage. A plan without replicas asks for one
+/// without, whose sums have the same order. The schedule is the one that was asked for; programs of a file were
+/// made for that plan, so `auto` stands in their place.
+PlanRequest request_of(const Plan& plan);
+
+/// The best plan on `left` by `request`, which is request_of(before) or a change of it. The first of these that
+/// gives one: the schedule and the micro-batches of `before`; its micro-batches, with which the weights keep
+/// their bits; any. Throws pp::Error (data) where `before` was not made from `profile`, (usage) where no such
+/// request can be answered.
+std::variant<Plan, Infeasible> plan_again(const Plan& before, const Profile& profile, const Cluster& left,
+                                          const PlanRequest& request);
+
+}  // namespace pp::plan
