@@ -83,7 +83,7 @@ class Launched {
   ChildEnd start() {
     attempts_.begin();
     const Clock::time_point begin = Clock::now();
-    if (lost_) circumstances_.back() += "; " + pp::to_text(Seconds(begin - *lost_)) + " to the next start";
+    if (lost_) circumstances_.back() += "; " + pp::to_text(Seconds(begin - ended_)) + " to the next start";
     state_.begin(attempts_.first_step(), {attempts_.lost(), circumstances_});
     next_.reset();
     hosts_ = names(fleet_.there());
@@ -122,18 +122,18 @@ class Launched {
     if (cli::interrupted()) return kInterruptedCode;
     if (stopped) {
       attempts_.stopped(came_back_, state_.step());
-      describe_last();
-      lost_ = Clock::now();
+      note_end();
       adopt(*std::move(next_));
       return std::nullopt;
     }
     if (!attempts_.is_lost(end, state_.step(), state_.ended())) return sum_up(code);
-    lost_ = Clock::now();
-    describe_last();
+    note_end();
     return recover();
   }
 
-  void describe_last() {
+  void note_end() {
+    ended_ = Clock::now();
+    if (!lost_) lost_ = ended_;
     circumstances_.push_back(plan_line(current_.plan) + " (" + plan::plan_hash(current_.plan) + ") on " +
                              hosts_);
   }
@@ -260,6 +260,7 @@ class Launched {
   Attempts attempts_;
   int plans_ = 1;                          ///< the first one is the user's
   std::optional<Clock::time_point> lost_;  ///< as long as nothing trains since
+  Clock::time_point ended_;                ///< of the last start
   Seconds away_{};
   std::string hosts_;                       ///< of the last start
   std::vector<std::string> circumstances_;  ///< of the starts that were lost

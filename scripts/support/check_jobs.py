@@ -77,6 +77,7 @@ def slurm_findings(bin_folder: str) -> list[str]:
 
 
 # In place of srun and mpirun: one rank. The first starts, as many as `kills` says, are killed as soon as they have a new checkpoint.
+# SIGUSR1 is passed on, as launchers do.
 LAUNCHER = """#!/bin/bash
 while [ "${1##*/}" != pp-run ]; do shift; done
 unset SLURM_JOB_ID
@@ -86,6 +87,7 @@ echo $((kills - 1)) >kills
 for word; do [ "$last" != --checkpoint ] || folder=$word; last=$word; done
 before=$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)
 "$@" &
+trap "kill -USR1 $!" USR1
 until [ "$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)" != "$before" ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
 kill -KILL $!
 wait

@@ -30,7 +30,7 @@ int status_of_child(Body body) {
 
 TEST_SUITE("apps/interrupt") {
   TEST_CASE("the first signal is only noted, the same one again ends the process with 130") {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
       const int once = status_of_child([signal] {
         pp::cli::catch_interrupts();
         if (pp::cli::interrupted()) ::_exit(1);
