@@ -27,9 +27,9 @@ PlacedPlan placed(plan::Plan plan, const std::string& file, const std::vector<Ho
 bool fits(const PlacedPlan& plan, const std::vector<Host>& hosts);
 
 struct Replanning {
-  PlacedPlan first;                ///< that the job was launched with
-  std::optional<Profile> profile;  ///< of which it was made; none: nothing can be planned anew
-  int spare = 0;                   ///< hosts that new plans leave idle
+  PlacedPlan first;                               ///< that the job was launched with
+  std::optional<Profile> profile = std::nullopt;  ///< of which it was made; none: nothing can be planned anew
+  int spare = 0;                                  ///< hosts that new plans leave idle
 };
 
 /// The first plan where it fits; `current` where that does; else the best one for what is left (plan_again()),
