@@ -4,16 +4,15 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/process.h"
 #include "librun/transport/device_group.h"
+#include "tests/bench/measure.h"
 
 namespace {
 
@@ -26,18 +25,13 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
-  return values[values.size() / 2];
-}
-
 struct Cost {
   double host = 0, whole = 0;
 };
 
 // The device is idle when a call begins.
 Cost cost_of(const at::Device& device, const std::function<void()>& call) {
-  std::vector<double> host, whole;
+  bench::Sample host, whole;
   for (int i = 0; i < kWarm + kCalls; ++i) {
     profile::wait_for(device);
     const Clock::time_point begin = Clock::now();
@@ -45,10 +39,10 @@ Cost cost_of(const at::Device& device, const std::function<void()>& call) {
     const double handed_over = seconds_since(begin);
     profile::wait_for(device);
     if (i < kWarm) continue;
-    host.push_back(handed_over);
-    whole.push_back(seconds_since(begin));
+    host.values.push_back(handed_over);
+    whole.values.push_back(seconds_since(begin));
   }
-  return {median(host), median(whole)};
+  return {host.median(), whole.median()};
 }
 
 }  // namespace

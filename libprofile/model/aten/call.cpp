@@ -49,12 +49,12 @@ Tensors in_type(TensorSpan tensors, at::ScalarType type) {
 
 /// A precise call reads copies of what is narrower.
 struct Operands {
-  Operands(bool precise, at::ScalarType type, TensorSpan in, TensorSpan weights, TensorSpan buffers)
-      : inputs(in), parameters(weights), buffers(buffers) {
+  Operands(bool precise, at::ScalarType type, TensorSpan in, TensorSpan weights, TensorSpan held)
+      : inputs(in), parameters(weights), buffers(held) {
     if (!precise) return;
     inputs = copies[0] = in_type(in, type);
     parameters = copies[1] = in_type(weights, type);
-    this->buffers = copies[2] = in_type(buffers, type);
+    buffers = copies[2] = in_type(held, type);
   }
 
   std::array<Tensors, 3> copies;
