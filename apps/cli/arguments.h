@@ -3,9 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace pp::cli {
@@ -14,9 +12,5 @@ namespace pp::cli {
 /// option, a mistyped command, and an argument that the command has no place for.
 std::vector<std::string> complete_arguments(const CLI::App& app, const std::string& default_command,
                                             std::vector<std::string> typed);
-
-/// The name that `word` was meant to be, by the number of wrong, missing, superfluous or swapped letters, or as
-/// its beginning; empty when none is near.
-std::string nearest_name(std::string_view word, std::span<const std::string> names);
 
 }  // namespace pp::cli

@@ -7,11 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/tool_words.h"
+
 namespace pp::cli {
 
 Option Option::required() const { return Option(option_->required()); }
 Option Option::check(const Check& check) const {
   return Option(option_->check(CLI::Validator(check.problem, check.range, check.name)));
+}
+Option Option::choices(const std::vector<std::string>& names) const {
+  const auto any = [](std::string&) { return std::string(); };
+  return Option(option_->check(CLI::Validator(any, "", kChoices + CLI::detail::join(names, ","))));
 }
 Option Option::excludes(Option other) const { return Option(option_->excludes(other.option_)); }
 Option Option::group(const std::string& title) const { return Option(option_->group(title)); }

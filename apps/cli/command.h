@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -28,6 +29,8 @@ class Option {
   Option excludes(Option other) const;
   Option group(const std::string& title) const;
   Option type_name(const std::string& name) const;
+  /// All that its value may be, for completion; what reads it refuses the rest.
+  Option choices(const std::vector<std::string>& names) const;
   Option default_str(const std::string& text) const;
   Option capture_default_str() const;
   /// Several values in one argument, `a,b`.

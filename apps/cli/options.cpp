@@ -6,7 +6,14 @@
 #include <cstdint>
 #include <limits>
 
+#include "libprofile/core/nearest_name.h"
+
 namespace pp::cli {
+
+void refuse_name(const std::string& what, const std::string& name, const std::vector<std::string>& names) {
+  throw Error(ErrorKind::usage, what + ": " + unknown_name(name, names));
+}
+
 namespace {
 
 /// `0.05`, as people write it.

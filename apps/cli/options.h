@@ -13,14 +13,30 @@
 
 namespace pp::cli {
 
+/// `what: unknown name "x"; did you mean y? Use one of x, y, z`, as a usage error.
+[[noreturn]] void refuse_name(const std::string& what, const std::string& name,
+                              const std::vector<std::string>& names);
+
+template <NamedEnum E>
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const auto& [value, name] : EnumNames<E>::table) names.emplace_back(name);
+  return names;
+}
+
 template <NamedEnum E>
 Option add_enum(const Command& command, const std::string& name, E& value, const std::string& summary) {
   return command
       .add_option_function(
           name,
-          [&value, name](const std::string& text) { value = parse_enum<E>(text, name, ErrorKind::usage); },
+          [&value, name](const std::string& text) {
+            const std::optional<E> found = find_enum<E>(text);
+            if (!found) refuse_name(name, text, all_names<E>());
+            value = *found;
+          },
           summary + ": " + list_names<E>())
       .type_name("NAME")
+      .choices(all_names<E>())
       .default_str(std::string(name_of(value)));
 }
 

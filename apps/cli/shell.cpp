@@ -15,11 +15,14 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/arguments.h"
+#include "apps/cli/help_layout.h"
 #include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/self_description.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/schema/document_schema.h"
 
 namespace pp::cli {
 namespace {
@@ -33,10 +36,9 @@ std::string footer_of(std::span<const std::string_view> examples) {
 /// `--help` of the tool shows what its default command takes: it is what most calls mean.
 std::string default_options_of(const Tool& tool, const CLI::App& app) {
   const CLI::App* command = app.get_subcommand(tool.default_command);
-  CLI::Formatter formatter;
-  formatter.column_width(app.get_formatter()->get_column_width());
+  const HelpLayout layout(static_cast<std::size_t>(terminal_width()));
   return "Without a command, `" + tool.name + " " + tool.default_command + "`:\n" +
-         formatter.make_positionals(command) + formatter.make_groups(command, CLI::AppFormatMode::Normal);
+         layout.make_positionals(command) + layout.make_groups(command, CLI::AppFormatMode::Normal);
 }
 
 int report(const Tool& tool, ExitCode code, std::string_view message) {
@@ -81,7 +83,9 @@ void ignore_write_signals() {
 }
 
 std::string version_text(const Tool& tool) {
-  std::string text = tool.name + " " + PP_VERSION;
+  std::string text = tool.name + " " + PP_VERSION + "\ndocuments:";
+  for (const std::string_view name : schema_names())
+    text.append(" ").append(name).append(" " + std::to_string(newest_version(name)));
   if (!tool.parts) return text;
   for (const auto& [name, version] : tool.parts())
     text += "\n" + name + ": " + (version.empty() ? "not in this build" : version);
@@ -90,6 +94,7 @@ std::string version_text(const Tool& tool) {
 
 Json version_json(const Tool& tool) {
   Json json{{"tool", tool.name}, {"version", PP_VERSION}};
+  for (const std::string_view name : schema_names()) json["documents"][name] = newest_version(name);
   if (!tool.parts) return json;
   for (const auto& [name, version] : tool.parts())
     json["parts"][name] = version.empty() ? Json() : Json(version);
@@ -172,7 +177,9 @@ int run_tool(const Tool& tool, int argc, char** argv) {
   Shell shell;
   shell.tool = tool.name;
   for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
+  app.formatter(std::make_shared<HelpLayout>(static_cast<std::size_t>(terminal_width())));
   tool.add_commands(Command(app), shell);
+  add_self_description(Command(app), tool, shell);
   app.footer(default_options_of(tool, app) + "\n" + footer_of(tool.examples) + "\n\n`" + tool.name +
              " COMMAND --help` lists a command's options; `-` as an input file is standard input.");
   ignore_write_signals();

@@ -1,6 +1,6 @@
-// What pp-profile and pp-run call of the half that needs LibTorch. That half is a module (lib/pp-computing.so),
-// loaded by the first of these calls, so that commands which compute nothing start without it. The tools
-// include the functions' own headers; delayed.cpp hands the calls on.
+// What pp-profile and pp-run call of the half that needs LibTorch. That half is a module
+// (lib/pp/pp-computing.so), loaded by the first of these calls, so that commands which compute nothing start
+// without it. The tools include the functions' own headers; delayed.cpp hands the calls on.
 #pragma once
 
 #include "libprofile/device/process.h"

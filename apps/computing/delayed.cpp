@@ -15,8 +15,8 @@ namespace {
 bool loaded = false;
 
 const Computing& load() {
-  const auto enter =
-      reinterpret_cast<decltype(&pp_computing)>(profile::module_symbol("pp-computing.so", "pp_computing"));
+  const auto enter = reinterpret_cast<decltype(&pp_computing)>(
+      profile::module_symbol("pp-computing.so", "pp_computing", profile::LibTorchPart::cpu));
   const Computing& module = *enter();
   module.prepare_process();
   loaded = true;

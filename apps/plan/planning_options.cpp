@@ -5,6 +5,7 @@
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/shipped.h"
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
@@ -24,7 +25,9 @@ void add_cluster_options(const cli::Command& command, ClusterOptions& options) {
 void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices,
                          cli::Option nodes) {
   const cli::Option file =
-      command.add_option("--cluster", options.file, "a cluster.json, as pp-profile links writes it")
+      command
+          .add_option("--cluster", options.file,
+                      "a cluster.json, as pp-profile links writes it, or a shipped one: dgx-h100")
           .type_name("FILE");
   const cli::Option bandwidth =
       cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
@@ -68,7 +71,7 @@ namespace {
 /// The machine as it is given.
 Cluster given_cluster(const ClusterOptions& options, const Profile& profile) {
   if (!options.file.empty()) {
-    Cluster cluster = cli::load(options.file, parse_cluster);
+    Cluster cluster = cli::load(cli::shipped_document(options.file, "clusters", "--cluster"), parse_cluster);
     if (options.nodes > 0)
       return with_context(cli::input_name(options.file), [&] { return with_nodes(cluster, options.nodes); });
     return cluster.measured ? cluster : without_single_groups(std::move(cluster));

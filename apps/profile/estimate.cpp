@@ -8,6 +8,7 @@
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/shipped.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
 #include "apps/profile/tables.h"
@@ -56,7 +57,8 @@ profile::EstimateOptions settings_of(const Options& options, const profile::Devi
 }
 
 void estimate(const Options& options, const cli::Shell& shell) {
-  const profile::DeviceSpec device = cli::load(options.device, profile::parse_device_spec);
+  const profile::DeviceSpec device =
+      cli::load(cli::shipped_document(options.device, "devices", "--device-spec"), profile::parse_device_spec);
   const profile::EstimateOptions settings = settings_of(options, device);
   const ModelGraph model = load_model(options.model);
   cli::Output output(options.output);
@@ -106,7 +108,7 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       .type_name("MODEL");
   command
       .add_option("--device-spec", options->device,
-                  "what is known of the device: configs/devices has some, libprofile/estimate the keys")
+                  "what is known of the device: h100, or a file with the keys that libprofile/estimate lists")
       .required()
       .type_name("FILE");
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");

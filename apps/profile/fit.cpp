@@ -10,6 +10,7 @@
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/shipped.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
@@ -198,7 +199,8 @@ std::string source_of(const Result& result, const std::string& source) {
 }
 
 void fit(const Options& options, const cli::Shell& shell) {
-  const profile::DeviceSpec start = cli::load(options.device, profile::parse_device_spec);
+  const profile::DeviceSpec start =
+      cli::load(cli::shipped_document(options.device, "devices", "--device-spec"), profile::parse_device_spec);
   const Measured measured = load_runs(options.runs, start);
   cli::Output output(options.output);
   Result result =
@@ -227,7 +229,9 @@ void add_fit(const cli::Command& app, cli::Shell& shell) {
           "measured steps: CSV files, libprofile/estimate has the columns, and report.json files of pp-run")
       .required()
       .type_name("FILE");
-  command.add_option("--device-spec", options->device, "the device to start from: peaks and rough figures")
+  command
+      .add_option("--device-spec", options->device,
+                  "the device to start from, peaks and rough figures: a100, or a file")
       .required()
       .type_name("FILE");
   command.add_option("-o,--output", options->output, "write the device; - for stdout").type_name("FILE");

@@ -31,6 +31,8 @@ struct PlanGraph {
       shared;                          ///< groups of layers that share parameters, first the one they belong to
   std::vector<std::vector<int>> tied;  ///< those of them that stand in one stage
   std::vector<std::vector<int>> blocks;  ///< layers that the request keeps in one stage, too
+  /// Blocks in file order, where only the first ones of a stage may run again; empty: any layers may.
+  std::vector<std::vector<int>> recompute_blocks;
   /// No stage boundary runs through a group of `tied` or `blocks`. Calls visit(group).
   template <class Visit>
   void for_each_group(Visit visit) const {

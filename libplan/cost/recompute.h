@@ -24,6 +24,13 @@ enum class RecomputeMode {
   automatic     ///< a stage without room: as a whole, or the layers that cost the least time
 };
 
+/// What `automatic` may choose, where a trainer has fewer ways than pp-run.
+enum class RecomputeExtent {
+  any,          ///< each stage what it needs
+  uniform,      ///< every stage as a whole, or none of them
+  first_blocks  ///< uniform, or as many blocks of every stage, its first ones
+};
+
 }  // namespace pp::plan
 
 namespace pp {

@@ -50,10 +50,8 @@ constexpr TrainerRule kEven{"--replicas", "one number that divides the micro-bat
                                      r.replicas.end();
                             },
                             [](PlanRequest& r, DType) { r.even_replicas = true; }};
-constexpr TrainerRule kRecompute{"--recompute", "never, always, or the better of both by auto",
-                                 "it recomputes in every layer or in none",
-                                 [](const PlanRequest& r) { return r.recompute != RecomputeMode::except_last; },
-                                 [](PlanRequest& r, DType) { r.uniform_recompute = true; }};
+/// What --recompute may be for any of them.
+bool same_for_all(const PlanRequest& request) { return request.recompute != RecomputeMode::except_last; }
 constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
                              "it updates weights when all micro-batches of a step are through",
                              [](const PlanRequest& r) { return !r.allow_async && !r.weight_policy; },
@@ -74,7 +72,9 @@ constexpr std::array kMegatron{
                 [](PlanRequest& r, DType profiled) {
                   if (profiled == DType::bfloat16) r.precision = Precision::mixed;
                 }},
-    kRecompute,
+    TrainerRule{"--recompute", "never, always, or the best by auto",
+                "it recomputes as many blocks of every stage, its first ones", same_for_all,
+                [](PlanRequest& r, DType) { r.recompute_extent = RecomputeExtent::first_blocks; }},
     kFlush};
 
 constexpr std::array kTorchTitan{
@@ -86,7 +86,9 @@ constexpr std::array kTorchTitan{
     TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
                 [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
                 [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
-    kRecompute,
+    TrainerRule{"--recompute", "never, always, or the better of both by auto",
+                "it recomputes in every layer or in none", same_for_all,
+                [](PlanRequest& r, DType) { r.recompute_extent = RecomputeExtent::uniform; }},
     kFlush};
 
 }  // namespace

@@ -38,6 +38,18 @@ struct TightStage {
     return stage;
   }
 
+  /// With these layers run again, ascending; none: nothing is.
+  bool fits_with(const std::vector<int>& layers) const {
+    if (layers.empty()) return fits;
+    std::int64_t bytes = saved, largest = 0;
+    for (const RecomputeUnit& unit : units) {
+      if (!std::ranges::binary_search(layers, unit.layer)) continue;
+      bytes -= unit.saved - unit.kept;
+      largest = std::max(largest, unit.saved);
+    }
+    return held(bytes) + largest + hidden <= room;
+  }
+
   /// The one that takes least to run again, of those with which alone the activations are within the limit.
   std::optional<StageRecompute> cheapest_layer(std::int64_t limit) const {
     const RecomputeUnit* best = nullptr;
@@ -77,10 +89,69 @@ TightStage look_at(const PricingContext& context, const Assignment& assignment,
   return tight;
 }
 
+std::vector<TightStage> look_at_all(const PricingContext& context, const Assignment& assignment,
+                                    std::span<const Bytes> limits) {
+  const PricedStages kept = price_stages(context, assignment);
+  const PricedStages again =
+      price_stages(context, with_recompute(assignment, whole_stages(assignment.stages(), Recompute::always)));
+  std::vector<std::vector<RecomputeUnit>> units = stage_units(context, assignment);
+  std::vector<TightStage> stages;
+  for (int s = 0; s < assignment.stages(); ++s) {
+    stages.push_back(look_at(context, assignment, std::move(units[at(s)]), kept.stages[at(s)],
+                             again.stages[at(s)], limits, s));
+  }
+  return stages;
+}
+
+bool fit(const std::vector<TightStage>& stages, const RecomputeChoice& choice) {
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    if (!stages[s].fits_with(choice[s].layers)) return false;
+  return true;
+}
+
+/// As recompute_choices() with blocks.
+RecomputeChoice fewest_blocks(const PlanGraph& graph, const Assignment& assignment,
+                              const std::vector<TightStage>& stages) {
+  const int most = most_blocks(graph, assignment.stage_layers);
+  RecomputeChoice choice;
+  for (int count = 0; count <= most; ++count) {
+    choice = first_blocks(graph, assignment.stage_layers, count);
+    if (fit(stages, choice)) break;
+  }
+  return choice;
+}
+
 }  // namespace
 
 RecomputeChoice whole_stages(int stages, Recompute mode) {
   return RecomputeChoice(at(stages), StageRecompute{mode});
+}
+
+RecomputeChoice first_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers,
+                             int count) {
+  RecomputeChoice choice;
+  for (const std::vector<int>& layers : stage_layers) {
+    std::vector<int>& again = choice.emplace_back().layers;
+    int left = count;
+    for (const std::vector<int>& block : graph.recompute_blocks) {
+      if (left == 0) break;
+      if (std::ranges::find(layers, block.front()) == layers.end()) continue;
+      again.insert(again.end(), block.begin(), block.end());
+      --left;
+    }
+    std::ranges::sort(again);
+  }
+  return choice;
+}
+
+int most_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers) {
+  std::ptrdiff_t most = 0;
+  for (const std::vector<int>& layers : stage_layers) {
+    most = std::max(most, std::ranges::count_if(graph.recompute_blocks, [&](const std::vector<int>& block) {
+                      return std::ranges::find(layers, block.front()) != layers.end();
+                    }));
+  }
+  return static_cast<int>(most);
 }
 
 Assignment with_recompute(Assignment assignment, const RecomputeChoice& choice) {
@@ -102,15 +173,11 @@ Assignment with_recompute(Assignment assignment, const RecomputeChoice& choice) 
 
 std::vector<RecomputeChoice> recompute_choices(const PricingContext& context, const Assignment& assignment,
                                                std::span<const Bytes> limits) {
+  const std::vector<TightStage> stages = look_at_all(context, assignment, limits);
+  if (!context.graph.recompute_blocks.empty()) return {fewest_blocks(context.graph, assignment, stages)};
   const StageRecompute whole{Recompute::always};
-  const PricedStages kept = price_stages(context, assignment);
-  const PricedStages again =
-      price_stages(context, with_recompute(assignment, whole_stages(assignment.stages(), whole.whole)));
   RecomputeChoice by_layers, by_stages;
-  std::vector<std::vector<RecomputeUnit>> units = stage_units(context, assignment);
-  for (int s = 0; s < assignment.stages(); ++s) {
-    const TightStage stage = look_at(context, assignment, std::move(units[at(s)]), kept.stages[at(s)],
-                                     again.stages[at(s)], limits, s);
+  for (const TightStage& stage : stages) {
     if (stage.fits) {
       by_layers.emplace_back();
       by_stages.emplace_back();

@@ -21,13 +21,21 @@ using RecomputeChoice = std::vector<StageRecompute>;
 /// Every stage as a whole.
 RecomputeChoice whole_stages(int stages, Recompute mode);
 
+/// Of every stage its first `count` of graph.recompute_blocks; all of them where it has fewer.
+RecomputeChoice first_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers,
+                             int count);
+/// The most such blocks that a stage has.
+int most_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers);
+
 /// `assignment` with the choice in place of the one it may have. Streams come without R.
 Assignment with_recompute(Assignment assignment, const RecomputeChoice& choice);
 
 /// For stages on different workers, `limits` bytes per worker: stages with room keep everything; the others run
 /// again what costs the least time, first preferring single layers, then, if that differs, whole stages, whose
 /// R may run while a gradient is on its way. Where neither makes room the stage runs again as a whole. One or
-/// two choices; the memory is that of the formula, at least what the simulator finds.
+/// two choices; the memory is that of the formula, at least what the simulator finds. With
+/// graph.recompute_blocks the one choice is the fewest first blocks of every stage that make room, all of them
+/// where that takes more.
 std::vector<RecomputeChoice> recompute_choices(const PricingContext& context, const Assignment& assignment,
                                                std::span<const Bytes> limits);
 

@@ -33,6 +33,18 @@ std::string_view block_of(std::string_view layer, int depth) {
   return depth > 0 ? layer : numbered_first(layer);
 }
 
+std::vector<std::vector<int>> numbered_blocks(const PlanGraph& graph) {
+  std::map<std::string_view, std::vector<int>> members;
+  for (int l = 0; l < graph.size(); ++l) {
+    const std::string_view block = block_of(graph.layers[at(l)].name);
+    if (!block.empty()) members[block].push_back(l);
+  }
+  std::vector<std::vector<int>> blocks;
+  for (auto& [name, layers] : members) blocks.push_back(std::move(layers));
+  std::ranges::sort(blocks);
+  return blocks;
+}
+
 std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth) {
   using Block = std::pair<std::string_view, int>;  // layers in no block are told apart by the run they are in
   std::map<Block, std::vector<int>> members;

@@ -19,4 +19,7 @@ std::string_view block_of(std::string_view layer, int depth = 0);
 /// block_of(); 0: by numbers.
 std::vector<std::vector<int>> blocks_of(const PlanGraph& graph, int depth);
 
+/// The blocks by numbers alone, those of one layer too, in file order of their first layers.
+std::vector<std::vector<int>> numbered_blocks(const PlanGraph& graph);
+
 }  // namespace pp::plan

@@ -108,8 +108,8 @@ struct PlanRequest {
   Bytes context_bytes{0};
   /// Forwards that run again to save memory. automatic: where a stage has no room otherwise, if that wins.
   RecomputeMode recompute = RecomputeMode::never;
-  /// automatic: every stage as a whole, or none of them.
-  bool uniform_recompute = false;
+  /// What `automatic` may choose.
+  RecomputeExtent recompute_extent = RecomputeExtent::any;
   OptimizerName optimizer = OptimizerName::sgd;
   Precision precision = Precision::plain;
   ShardChoice shard = ShardChoice::none;

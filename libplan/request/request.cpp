@@ -98,6 +98,8 @@ PlanGraph planned_graph(const Profile& profile, const PlanRequest& request) {
   PlanGraph graph = make_graph(profile);
   if (request.tied == TiedWeights::copies) graph.tied.clear();
   if (request.cut_at) graph.blocks = blocks_of(graph, request.cut_at->depth);
+  if (request.recompute_extent == RecomputeExtent::first_blocks)
+    graph.recompute_blocks = numbered_blocks(graph);
   return graph;
 }
 

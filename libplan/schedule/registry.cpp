@@ -6,6 +6,7 @@
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/generators.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/nearest_name.h"
 
 namespace pp::plan {
 namespace {
@@ -283,9 +284,9 @@ const ScheduleRow& require_schedule(std::string_view name) {
   const auto left_out = std::ranges::find(kLeftOut, name, [](const auto& entry) { return entry.first; });
   if (left_out != kLeftOut.end())
     throw Error(ErrorKind::usage, std::string("schedule ").append(name).append(": ").append(left_out->second));
-  std::string names;
-  for (const ScheduleRow& row : schedule_table()) names.append(names.empty() ? "" : ", ").append(row.name);
-  throw Error(ErrorKind::usage, "schedule: unknown name \"" + std::string(name) + "\"; use one of " + names);
+  std::vector<std::string> names;
+  for (const ScheduleRow& row : schedule_table()) names.emplace_back(row.name);
+  throw Error(ErrorKind::usage, "schedule: " + unknown_name(name, names));
 }
 
 }  // namespace pp::plan

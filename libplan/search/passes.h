@@ -13,13 +13,13 @@
 namespace pp::plan {
 
 struct SearchOutcome {
-  std::vector<Finalist> ranked;     ///< simulated, best first; empty: nothing fits
-  std::optional<Bytes> short_by;    ///< of placed schedules: what the best attempt lacks on one device
-  std::string_view short_schedule;  ///< that of the best attempt
-  std::string_view endless;         ///< Shortlist::endless()
-  double bound = 0;                 ///< seconds per step; no plan of the searched family is faster
-  std::string bound_holds;          ///< Collected::bound_holds
-  int orders = 0;                   ///< distinct layer orders of one case
+  std::vector<Finalist> ranked;       ///< simulated, best first; empty: nothing fits
+  std::optional<Bytes> short_by{};    ///< of placed schedules: what the best attempt lacks on one device
+  std::string_view short_schedule{};  ///< that of the best attempt
+  std::string_view endless{};         ///< Shortlist::endless()
+  double bound = 0;                   ///< seconds per step; no plan of the searched family is faster
+  std::string bound_holds{};          ///< Collected::bound_holds
+  int orders = 0;                     ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
   int placed_schedules = 0;     ///< Collected::placed_schedules
@@ -27,9 +27,9 @@ struct SearchOutcome {
   bool exact = true;            ///< Collected::exact
   bool cut_short = false;       ///< the observer of the request stopped the search
   int candidates = 0;
-  int improved = 0;                        ///< of `ranked`, by local moves
-  std::vector<std::string_view> left_out;  ///< schedules that need the split of the backward, only estimated
-  std::vector<std::string_view> unpriced;  ///< unpriced_schedules()
+  int improved = 0;                          ///< of `ranked`, by local moves
+  std::vector<std::string_view> left_out{};  ///< schedules that need the split of the backward, only estimated
+  std::vector<std::string_view> unpriced{};  ///< unpriced_schedules()
 };
 
 /// Throws pp::Error (usage): the schedule's refusal when it refuses every number of workers and micro-batches.

@@ -1,5 +1,6 @@
 // Where the CUDA half begins: LibTorch's CUDA libraries, cuda_device.cpp and cuda_devices.cpp are a module
-// (lib/pp-cuda.so) that is loaded when a CUDA device is asked for. Internal to delayed_cuda.cpp and the module.
+// (lib/pp/pp-cuda.so) that is loaded when a CUDA device is asked for. Internal to delayed_cuda.cpp and the
+// module.
 #pragma once
 
 #include <cstdint>

@@ -48,13 +48,13 @@ function(pp_library name)
   endif()
 endfunction()
 
-# pp_module(NAME SOURCES ... LINK ...): lib/pp-NAME.so, a part with LibTorch that programs load when they need it
+# pp_module(NAME SOURCES ... LINK ...): lib/pp/pp-NAME.so, a part with LibTorch that programs load when they need it
 # (libprofile/device/module.h). It answers its own calls, whoever has functions of the same names.
 function(pp_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_library(pp_${name} MODULE ${arg_SOURCES})
   set_target_properties(pp_${name} PROPERTIES PREFIX "" OUTPUT_NAME pp-${name}
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/pp)
   target_link_libraries(pp_${name} PRIVATE pp_settings pp_warnings ${arg_LINK})
   target_link_options(pp_${name} PRIVATE LINKER:-Bsymbolic-functions LINKER:--no-undefined)
   pp_use_torch(pp_${name})

@@ -74,7 +74,8 @@ TEST_SUITE("apps/help") {
         const pp::Json json = pp::parse_json(document.out);
         CHECK(json["tool"] == tool);
         const std::string version = json["version"];
-        CHECK((outcome.out + "\n").starts_with(tool + " " + version + "\n"));
+        CHECK(outcome.out.starts_with(tool + " " + version + "\ndocuments: checkpoint "));
+        CHECK(json["documents"]["model"] == 2);
         CHECK(json.contains("parts") == (tool == "pp-run"));
       }
     }

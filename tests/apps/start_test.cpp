@@ -136,11 +136,13 @@ TEST_SUITE("apps/start") {
     std::filesystem::copy_file(kBin / "pp-run", alone);
     const Outcome outcome =
         pp::test::run_checked(alone, {"plan.json", "--data", "synthetic", "--steps", "1"}, folder.path());
-    const std::string module = (folder.path() / "lib" / "pp-computing.so").string();
+    const std::string module = (folder.path() / "lib" / "pp" / "pp-computing.so").string();
     CHECK(outcome.code == 2);
-    CHECK(outcome.err == "pp-run: error: " + module + " cannot be loaded: " + module +
-                             ": cannot open shared object file: No such file or directory; run scripts/setup, "
-                             "which installs LibTorch, and build again\n");
+    CHECK(outcome.err ==
+          "pp-run: error: " + module + " cannot be loaded: " + module +
+              ": cannot open shared object file: No such file or directory; install LibTorch 2.11 "
+              "by scripts/setup or by pip install torch==2.11.0, or set PP_LIBTORCH to the torch "
+              "folder of an installed wheel\n");
     CHECK(pp::test::run_checked(alone, {"--version"}, folder.path()).code == 0);
   }
 }

@@ -146,7 +146,8 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
 std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited, bool small) {
   if (request.recompute != RecomputeMode::automatic) return {request.recompute};
   if (!limited) return {RecomputeMode::never};
-  if (request.uniform_recompute) return {RecomputeMode::never, RecomputeMode::always};
+  if (request.recompute_extent == RecomputeExtent::uniform)
+    return {RecomputeMode::never, RecomputeMode::always};
   if (!small) return {RecomputeMode::never, RecomputeMode::automatic};
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }

@@ -155,9 +155,11 @@ class BoundaryMoves {
     run(climb_, passes);
   }
 
-  /// Stages that need not run again keep what they save, stage by stage, where that is faster and fits.
+  /// Stages that need not run again keep what they save, stage by stage, where that is faster and fits; or all
+  /// but as many first blocks.
   void keep_activations() {
     from_ = Programs::search;
+    if (!context_.graph.recompute_blocks.empty()) return keep_blocks();
     for (std::size_t s = 0; s < climb_.best().again.size(); ++s) {
       Finalist other = climb_.best();
       other.again[s] = {};
@@ -166,6 +168,16 @@ class BoundaryMoves {
   }
 
  private:
+  void keep_blocks() {
+    const std::vector<std::vector<int>> layers = climb_.best().assignment.stage_layers;
+    const int most = most_blocks(context_.graph, layers);
+    for (int count = 0; count <= most; ++count) {
+      Finalist other = climb_.best();
+      other.again = first_blocks(context_.graph, layers, count);
+      if (climb_.attempt(std::move(other))) return;
+    }
+  }
+
   /// Climb::Price. Most moves end at their step, which takes half as long as all that is known of them.
   bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
     operations -= operations_of(best);

@@ -6,8 +6,10 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/nearest_name.h"
 
 namespace pp {
 namespace {
@@ -83,6 +85,13 @@ void add_referred(const Json& schema, const Json& all, Json& definitions) {
   for (const auto& [key, member] : schema.items()) add_referred(member, all, definitions);
 }
 
+const Document& document_named(std::string_view name) {
+  const auto document = std::ranges::find(kDocuments, name, &Document::name);
+  if (document != kDocuments.end()) return *document;
+  const std::vector<std::string> names(kNames.begin(), kNames.end());
+  throw Error(ErrorKind::usage, unknown_name(name, names, "document"));
+}
+
 /// Every document begins with `format` and `version`.
 Json with_head(Json schema, const Document& document) {
   Json versions = Json::array();
@@ -135,13 +144,10 @@ Json object_schema(std::string_view keys) {
 
 }  // namespace detail
 
+int newest_version(std::string_view document) { return document_named(document).newest; }
+
 Json document_schema(std::string_view name) {
-  const auto document = std::ranges::find(kDocuments, name, &Document::name);
-  if (document == kDocuments.end()) {
-    std::string known;
-    for (const std::string_view one : kNames) known.append(known.empty() ? "" : ", ").append(one);
-    throw Error(ErrorKind::usage, "no document is named \"" + std::string(name) + "\"; use one of " + known);
-  }
+  const Document& document = document_named(name);
   Json all = Json::object();
   for (const std::span<const ObjectRow> rows : {detail::planning_rows(), detail::run_rows()}) {
     for (const ObjectRow& row : rows) all[std::string(row.name)] = detail::object_schema(row.keys);
@@ -151,7 +157,7 @@ Json document_schema(std::string_view name) {
     Json& schema = all.at(std::string(one.name));
     schema = with_head(std::move(schema), one);
   }
-  const Json root = document->lines.empty() ? all.at(std::string(name)) : detail::type_schema(document->lines);
+  const Json root = document.lines.empty() ? all.at(std::string(name)) : detail::type_schema(document.lines);
   Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pp." + std::string(name)}};
   schema.update(root);
   Json definitions = Json::object();

@@ -13,6 +13,9 @@ namespace pp {
 /// `checkpoint`, `cluster`, ...: the documents of the tools, in the order of the alphabet.
 std::span<const std::string_view> schema_names();
 
+/// The version that the tools write; they read all from 1 on. Throws as document_schema().
+int newest_version(std::string_view document);
+
 /// Draft 7, complete: what it refers to stands in its `definitions`. That of `metrics` is of each line of such
 /// a file. Throws pp::Error (usage) for another name.
 Json document_schema(std::string_view name);

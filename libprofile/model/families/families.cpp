@@ -8,6 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/nearest_name.h"
 #include "libprofile/model/families/catalogue.h"
 
 namespace pp::model {
@@ -21,12 +22,12 @@ std::string number_text(double value) {
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
 const Family& find_family(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Family& family : families()) {
     if (family.row.name == name) return family;
-    names.append(names.empty() ? "" : ", ").append(family.row.name);
+    names.emplace_back(family.row.name);
   }
-  fail("unknown model family \"" + std::string(name) + "\"; use one of " + names);
+  fail(unknown_name(name, names, "model family"));
 }
 
 const FamilyArgument& find_argument(const FamilyRow& row, std::string_view name) {

@@ -1,4 +1,4 @@
-// Where NCCL begins: nccl_group.cpp is a module (lib/pp-nccl.so) that is loaded for the first group of GPUs.
+// Where NCCL begins: nccl_group.cpp is a module (lib/pp/pp-nccl.so) that is loaded for the first group of GPUs.
 // Internal to delayed_nccl.cpp and the module.
 #pragma once
 

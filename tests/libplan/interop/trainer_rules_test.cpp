@@ -38,8 +38,8 @@ PlanRequest request_of(int mini_batch) {
   return request;
 }
 
-std::optional<Plan> best(const PlanRequest& request, int devices) {
-  auto found = make_plan(language(), test::make_cluster(devices), request);
+std::optional<Plan> best(const PlanRequest& request, int devices, const Profile& profile = language()) {
+  auto found = make_plan(profile, test::make_cluster(devices), request);
   if (auto* plan = std::get_if<Plan>(&found)) return std::move(*plan);
   return std::nullopt;
 }
@@ -54,9 +54,26 @@ std::string refusal(Trainer trainer, const PlanRequest& request) {
   return "accepted";
 }
 
+/// The best plan of eight samples on four devices for the trainer, of a model that keeps 1 MB a layer and
+/// sample.
+std::optional<Plan> within(Trainer trainer, RecomputeMode mode, Bytes limit) {
+  PlanRequest request = request_of(8);
+  request.memory_limit = limit;
+  request.recompute = mode;
+  request.optimizer = OptimizerName::adamw;
+  request.optimizer_state_ratio = 1;
+  return best(for_trainer(trainer, request, DType::float32), 4, language(1'000'000));
+}
+
+/// As `least` of a plan that there may not be.
+void take_less(Seconds& least, const std::optional<Plan>& plan) {
+  if (plan) least = std::min(least, plan->predicted.step);
+}
+
 /// The least step of all plans of hybrid that can be exported: cuts between blocks, replicas and micro-batches
-/// one by one.
-Seconds least_of_all(int mini_batch, int devices) {
+/// one by one. 1e9 s: none of them fits. `change` is applied to each request.
+template <class Change>
+Seconds least_of_all(const Profile& profile, int mini_batch, int devices, const Change& change) {
   const std::array borders{1, 3, 5, 7, 9};
   Seconds least{1e9};
   for (unsigned set = 0; set < 1U << borders.size(); ++set) {
@@ -73,9 +90,8 @@ Seconds least_of_all(int mini_batch, int devices) {
         request.cuts = cuts;
         request.replicas.assign(cuts.size() + 1, replicas);
         request.micro_batches = mini_batch / size;
-        const std::optional<Plan> plan = best(request, devices);
-        REQUIRE(plan);
-        least = std::min(least, plan->predicted.step);
+        change(request);
+        take_less(least, best(request, devices, profile));
       }
     }
   }
@@ -92,7 +108,8 @@ TEST_CASE("--for megatron finds the best of all plans of pipelines side by side 
     const std::optional<Plan> plan = best(for_trainer(Trainer::megatron, request, DType::float32), devices);
     REQUIRE(plan);
     CHECK(plan->predicted.step.count() ==
-          doctest::Approx(least_of_all(mini_batch, devices).count()).epsilon(1e-9));
+          doctest::Approx(least_of_all(language(), mini_batch, devices, [](PlanRequest&) {}).count())
+              .epsilon(1e-9));
     CHECK_NOTHROW(export_megatron(*plan, Losses::refuse));
   }
 }
@@ -116,44 +133,82 @@ TEST_CASE("what is found for a trainer can be exported to it, and says for whom 
   CHECK_FALSE(best(request_of(24), 4)->context.contains("for"));
 }
 
-TEST_CASE("--recompute auto for a trainer is the better of never and always, and can be exported") {
-  const Profile profile = language(1'000'000);
-  const auto step = [&](Trainer trainer, RecomputeMode mode, Bytes limit) -> std::optional<Plan> {
-    PlanRequest request = request_of(8);
-    request.memory_limit = limit;
-    request.recompute = mode;
-    request.optimizer = OptimizerName::adamw;
-    request.optimizer_state_ratio = 1;
-    auto found = make_plan(profile, test::make_cluster(4), for_trainer(trainer, request, DType::float32));
-    if (auto* plan = std::get_if<Plan>(&found)) return std::move(*plan);
-    return std::nullopt;
-  };
-  for (const Trainer trainer : {Trainer::megatron, Trainer::torchtitan}) {
-    int won_by_never = 0, won_by_always = 0, only_always = 0, neither = 0;
-    for (std::int64_t limit = 8'000'000; limit <= 64'000'000; limit += 4'000'000) {
-      CAPTURE(limit);
-      const auto never = step(trainer, RecomputeMode::never, Bytes(limit));
-      const auto always = step(trainer, RecomputeMode::always, Bytes(limit));
-      const auto better = step(trainer, RecomputeMode::automatic, Bytes(limit));
-      REQUIRE(better.has_value() == (never || always));
-      if (!better) {
-        ++neither;
-        continue;
-      }
-      const bool keeps = never && (!always || never->predicted.step <= always->predicted.step);
-      const Plan& best = keeps ? *never : *always;
-      CHECK(better->predicted.step.count() == doctest::Approx(best.predicted.step.count()).epsilon(1e-9));
-      CHECK(better->schedule.recompute == (keeps ? RecomputePolicy::never : RecomputePolicy::always));
-      CHECK_NOTHROW(
-          (trainer == Trainer::megatron ? export_megatron : export_torchtitan)(*better, Losses::refuse));
-      ++(keeps ? won_by_never : never ? won_by_always : only_always);
+TEST_CASE("--recompute auto for torchtitan is the better of never and always, and can be exported") {
+  int won_by_never = 0, won_by_always = 0, only_always = 0, neither = 0;
+  for (std::int64_t limit = 8'000'000; limit <= 64'000'000; limit += 4'000'000) {
+    CAPTURE(limit);
+    const auto never = within(Trainer::torchtitan, RecomputeMode::never, Bytes(limit));
+    const auto always = within(Trainer::torchtitan, RecomputeMode::always, Bytes(limit));
+    const auto better = within(Trainer::torchtitan, RecomputeMode::automatic, Bytes(limit));
+    REQUIRE(better.has_value() == (never || always));
+    if (!better) {
+      ++neither;
+      continue;
     }
-    CAPTURE(name_of(trainer));
-    CHECK(neither > 0);
-    CHECK(only_always > 0);
-    CHECK(won_by_always > 0);
-    CHECK(won_by_never > 0);
+    const bool keeps = never && (!always || never->predicted.step <= always->predicted.step);
+    const Plan& best = keeps ? *never : *always;
+    CHECK(better->predicted.step.count() == doctest::Approx(best.predicted.step.count()).epsilon(1e-9));
+    CHECK(better->schedule.recompute == (keeps ? RecomputePolicy::never : RecomputePolicy::always));
+    CHECK_NOTHROW(export_torchtitan(*better, Losses::refuse));
+    ++(keeps ? won_by_never : never ? won_by_always : only_always);
   }
+  CHECK(neither > 0);
+  CHECK(only_always > 0);
+  CHECK(won_by_always > 0);
+  CHECK(won_by_never > 0);
+}
+
+TEST_CASE(
+    "--recompute auto for megatron is never, always, or the first blocks of every stage, whichever is best") {
+  int by_blocks = 0, better_than_both = 0;
+  for (std::int64_t limit = 8'000'000; limit <= 64'000'000; limit += 4'000'000) {
+    CAPTURE(limit);
+    const auto never = within(Trainer::megatron, RecomputeMode::never, Bytes(limit));
+    const auto always = within(Trainer::megatron, RecomputeMode::always, Bytes(limit));
+    const auto best = within(Trainer::megatron, RecomputeMode::automatic, Bytes(limit));
+    Seconds uniform{1e9};
+    take_less(uniform, never);
+    take_less(uniform, always);
+    if (!best) {
+      CHECK(uniform.count() == 1e9);
+      continue;
+    }
+    CHECK(best->predicted.step.count() <= uniform.count() * (1 + 1e-9));
+    for (const WorkerPrediction& worker : best->predicted.workers) CHECK(worker.memory.peak <= Bytes(limit));
+    const TrainerExport folder = export_megatron(*best, Losses::refuse);
+    const std::string& arguments = folder.files.front().content;
+    const bool blocks = arguments.find("--recompute-method block\n") != std::string::npos;
+    CHECK((arguments.find("--recompute-") != std::string::npos) ==
+          (best->schedule.recompute != RecomputePolicy::never));
+    by_blocks += blocks ? 1 : 0;
+    better_than_both += best->predicted.step.count() < uniform.count() * (1 - 1e-9) ? 1 : 0;
+  }
+  CHECK(by_blocks > 0);
+  CHECK(better_than_both > 0);
+}
+
+TEST_CASE("--recompute auto for megatron misses none of the plans with first blocks") {
+  const Profile profile = language(1'000'000);
+  int limited = 0;
+  for (std::int64_t limit = 16'000'000; limit <= 56'000'000; limit += 8'000'000) {
+    CAPTURE(limit);
+    const auto change = [&](PlanRequest& request) {
+      request.memory_limit = Bytes(limit);
+      request.recompute = RecomputeMode::automatic;
+      request.optimizer = OptimizerName::adamw;
+      request.optimizer_state_ratio = 1;
+      request = for_trainer(Trainer::megatron, request, DType::float32);
+    };
+    PlanRequest request = request_of(8);
+    request.schedule = "hybrid";
+    change(request);
+    const Seconds least = least_of_all(profile, 8, 4, change);
+    Seconds found{1e9};
+    take_less(found, best(request, 4, profile));
+    CHECK(found.count() == doctest::Approx(least.count()).epsilon(1e-9));
+    limited += least.count() < 1e9 ? 1 : 0;
+  }
+  CHECK(limited > 2);
 }
 
 TEST_CASE("the request may narrow what the trainer takes, and not widen it") {

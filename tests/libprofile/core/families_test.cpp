@@ -175,7 +175,8 @@ TEST_SUITE("libprofile/model/families") {
     std::string names;
     for (const model::FamilyRow& row : model::family_table())
       names.append(names.empty() ? "" : ", ").append(row.name);
-    CHECK(refused("lenet") == "[usage] unknown model family \"lenet\"; use one of " + names);
+    CHECK(refused("lenet") ==
+          "[usage] unknown model family \"lenet\"; did you mean lenet5? Use one of " + names);
     CHECK(refused("lenet5:clases=3") ==
           "[usage] lenet5: unknown argument \"clases\"; use one of classes=10, image=28 (the defaults)");
     CHECK(refused("vgg16:image=16") ==

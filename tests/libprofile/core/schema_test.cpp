@@ -163,7 +163,7 @@ TEST_SUITE("libprofile/core/schema") {
 
   TEST_CASE("another name is refused with the names that there are") {
     CHECK(test::error_text([] { return document_schema("recipe"); }) ==
-          "[usage] no document is named \"recipe\"; use one of checkpoint, cluster, device, "
+          "[usage] unknown document \"recipe\"; use one of checkpoint, cluster, device, "
           "inference, metrics, model, plan, profile, report, stage-times");
   }
 }
