@@ -6,6 +6,7 @@ set(_standard <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fst
   <memory> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <tuple> <utility> <variant> <vector>
   <nlohmann/json_fwd.hpp>)
 set(PP_PRECOMPILED_plain ${_standard})
+set(PP_PRECOMPILED_plain_cold ${_standard})
 set(PP_PRECOMPILED_test ${_standard} ${PROJECT_SOURCE_DIR}/tests/support/doctest.h)
 # Any ATen/ops/*.h costs what the first one costs.
 set(PP_PRECOMPILED_torch ${_standard} <ATen/core/Tensor.h> <ATen/ops/empty.h>)

@@ -28,15 +28,26 @@ if(PP_SANITIZE)
   target_link_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE})
 endif()
 
-# pp_library(NAME [TORCH] SOURCES ... HEADERS ... LINK ...): a static library pp_NAME with the alias pp::NAME.
-# LINK is public. TORCH links LibTorch privately: its include directory brings an fmt that collides with spdlog's.
+# Code that runs once (options, tables, messages) is compiled for size: a third less of it, in a tenth less time.
+set(PP_COLD_OPTIONS $<$<CONFIG:Release>:-Os>)
+
+# pp_cold(TARGET): of such code.
+function(pp_cold target)
+  target_compile_options(${target} PRIVATE ${PP_COLD_OPTIONS})
+  pp_precompile(${target} plain_cold OPTIONS ${PP_COLD_OPTIONS})
+endfunction()
+
+# pp_library(NAME [TORCH] [COLD] SOURCES ... HEADERS ... LINK ...): a static library pp_NAME with the alias pp::NAME.
+# LINK is public. COLD: pp_cold(). TORCH links LibTorch privately: its include directory brings an fmt that collides with spdlog's.
 function(pp_library name)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;HEADERS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD" "" "SOURCES;HEADERS;LINK" ${ARGN})
   add_library(pp_${name} STATIC ${arg_SOURCES})
   add_library(pp::${name} ALIAS pp_${name})
   target_sources(pp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   target_link_libraries(pp_${name} PUBLIC pp_settings ${arg_LINK} PRIVATE pp_warnings)
-  if(NOT arg_TORCH)
+  if(arg_COLD)
+    pp_cold(pp_${name})
+  elseif(NOT arg_TORCH)
     pp_precompile(pp_${name} plain)
   else()
     pp_use_torch(pp_${name})
@@ -57,6 +68,8 @@ function(pp_module name)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/pp)
   target_link_libraries(pp_${name} PRIVATE pp_settings pp_warnings ${arg_LINK})
   target_link_options(pp_${name} PRIVATE LINKER:-Bsymbolic-functions LINKER:--no-undefined)
+  # CUDA's checks say in which file they failed: from the repository's root, wherever it was built.
+  target_compile_options(pp_${name} PRIVATE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   pp_use_torch(pp_${name})
   pp_precompile(pp_${name} torch LINK pp_torch)
 endfunction()
