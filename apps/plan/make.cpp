@@ -263,13 +263,7 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
       .add_flag("--explain", options->explain,
                 "after the table: what decides the step, how sure that is, what would help")
       .group("Search");
-  command
-      .add_option(
-          "--calibrate", options->reports,
-          "a report.json of pp-run: times of the layers as it measured them; of several the median counts")
-      .allow_extra_args(false)
-      .type_name("REPORT")
-      .group("Profile");
+  add_calibrate_option(command, options->reports);
   add_budget_options(command, options->budget);
   add_peer_options(command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{

@@ -237,9 +237,14 @@ void add_basic_options(const cli::Command& command, plan::PlanRequest& request) 
   add_profile_options(command, request);
 }
 
-void add_partition_options(const cli::Command& command, plan::PlanRequest& request, std::string& replicas) {
-  add_stages(command, request);
-  command.add_option("--replicas", replicas, "per stage: 3-1").type_name("R-R").group("Search");
+void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports) {
+  command
+      .add_option(
+          "--calibrate", reports,
+          "a report.json of pp-run: times of the layers as it measured them; of several the median counts")
+      .allow_extra_args(false)
+      .type_name("REPORT")
+      .group("Profile");
 }
 
 plan::Strategy parse_strategy(const std::string& name) {
@@ -247,22 +252,8 @@ plan::Strategy parse_strategy(const std::string& name) {
   return parse_enum<plan::Strategy>(name, "--strategy", ErrorKind::usage);
 }
 
-void add_request_options(const cli::Command& command, RequestOptions& options) {
+void add_shape_options(const cli::Command& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
-  add_basic_options(command, request);
-  const cli::Option count =
-      command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");
-  command
-      .add_option("--micro-batch-size", request.micro_batch_size,
-                  "samples per micro-batch, instead of their number")
-      .check(cli::whole_number(1))
-      .excludes(count)
-      .group("Training");
-  const cli::Option schedule =
-      command
-          .add_option("--schedule", request.schedule,
-                      "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
-          .group("Search");
   command
       .add_flag("--allow-async,!--sync-only", request.allow_async,
                 "auto: schedules without a flush compete too (the default: not)")
@@ -281,22 +272,8 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
                   "stages per worker, for the schedules with several; --stages counts workers there")
       .check(cli::whole_number(1))
       .group("Search");
-  command
-      .add_option_function(
-          "--programs",
-          [&request, schedule](const std::string& path) {
-            const std::string own(plan::schedule_of_files().name);
-            if (schedule.count() > 0 && request.schedule != own) {
-              throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
-                                                request.schedule + " out");
-            }
-            request.programs = cli::load(path, plan::parse_csv);
-            request.schedule = own;
-          },
-          "a schedule written elsewhere, in PyTorch's exchange form")
-      .type_name("FILE")
-      .group("Search");
-  add_partition_options(command, request, options.replicas);
+  add_stages(command, request);
+  command.add_option("--replicas", options.replicas, "per stage: 3-1").type_name("R-R").group("Search");
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
@@ -312,10 +289,6 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
   command
       .add_option("--window", options.window,
                   "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
-      .group("Search");
-  command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
-      .default_str("one per core")
-      .check(cli::whole_number(1))
       .group("Search");
   cli::add_enum(command, "--placement", request.placement,
                 "how stages go through the nodes of a cluster; auto tries all")
@@ -343,6 +316,44 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
   cli::add_enum(command, "--tied", request.tied,
                 "weights that layers share: all of them in one stage, or copies in several if that is faster "
                 "(synchronous schedules); auto: copies where the model could not be cut without")
+      .group("Search");
+}
+
+void add_request_options(const cli::Command& command, RequestOptions& options) {
+  plan::PlanRequest& request = options.request;
+  add_basic_options(command, request);
+  const cli::Option count =
+      command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");
+  command
+      .add_option("--micro-batch-size", request.micro_batch_size,
+                  "samples per micro-batch, instead of their number")
+      .check(cli::whole_number(1))
+      .excludes(count)
+      .group("Training");
+  const cli::Option schedule =
+      command
+          .add_option("--schedule", request.schedule,
+                      "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
+          .group("Search");
+  command
+      .add_option_function(
+          "--programs",
+          [&request, schedule](const std::string& path) {
+            const std::string own(plan::schedule_of_files().name);
+            if (schedule.count() > 0 && request.schedule != own) {
+              throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
+                                                request.schedule + " out");
+            }
+            request.programs = cli::load(path, plan::parse_csv);
+            request.schedule = own;
+          },
+          "a schedule written elsewhere, in PyTorch's exchange form")
+      .type_name("FILE")
+      .group("Search");
+  add_shape_options(command, options);
+  command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
+      .default_str("one per core")
+      .check(cli::whole_number(1))
       .group("Search");
   cli::add_seconds(command, "--time-limit", options.time_limit,
                    "ends the search with the best plan so far, which then says so: 30s")

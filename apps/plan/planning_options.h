@@ -72,11 +72,13 @@ void add_stages(const cli::Command& command, plan::PlanRequest& request);
 void add_cuts(const cli::Command& command, std::string& cuts);
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(const cli::Command& command, plan::PlanRequest& request);
-/// --stages and --replicas; the latter as text until parsed.
-void add_partition_options(const cli::Command& command, plan::PlanRequest& request, std::string& replicas);
 /// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
 plan::Strategy parse_strategy(const std::string& name);
-/// Those, and what a single plan is asked for.
+/// How stages, replicas and weights may lie: what every search takes beside its schedules and micro-batches.
+void add_shape_options(const cli::Command& command, RequestOptions& options);
+/// --calibrate, for calibrate().
+void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports);
+/// All of these, and what a single plan is asked for.
 void add_request_options(const cli::Command& command, RequestOptions& options);
 plan::PlanRequest to_request(const RequestOptions& options);
 

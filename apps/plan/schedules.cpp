@@ -1,10 +1,12 @@
 // pp-plan schedules: the registry of schedules.
 #include <array>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/schedule_reference.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/json_reader.h"
 
@@ -17,7 +19,11 @@ Json policies_json(const plan::ScheduleRow& row) {
   return policies;
 }
 
-void schedules(const cli::Shell& shell) {
+void schedules(const cli::Shell& shell, bool markdown) {
+  if (markdown) {
+    std::cout << schedule_reference();
+    return;
+  }
   cli::Table table({{"schedule", cli::Align::left},
                     {"kind", cli::Align::left},
                     {"weights", cli::Align::left},
@@ -47,10 +53,12 @@ void schedules(const cli::Shell& shell) {
 void add_schedules(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command = app.add_subcommand("schedules", "list the schedules");
   static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan schedules", "pp-plan schedules --json",
+      "pp-plan schedules", "pp-plan schedules --markdown",
       "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"};
   cli::add_common_options(command, shell, kExamples);
-  command.final_callback([&shell] { schedules(shell); });
+  const auto markdown = std::make_shared<bool>(false);
+  command.add_flag("--markdown", *markdown, "the reference: what each schedule holds and how long it waits");
+  command.final_callback([&shell, markdown] { schedules(shell, *markdown); });
 }
 
 }  // namespace pp::plan_tool

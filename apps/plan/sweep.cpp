@@ -27,8 +27,8 @@ struct Options {
   std::string micro_batches = "1,2,4,8,16";
   std::vector<std::string> schedules;  ///< empty: the usual ones, or all of the trainer
   std::optional<plan::Trainer> trainer;
-  plan::PlanRequest request;
-  std::string replicas;
+  RequestOptions request;  ///< of all combinations
+  std::vector<std::string> reports;
   std::string strategy;
   int threads = 0;
   std::string csv;
@@ -66,8 +66,7 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 plan::SweepSpec spec_of(const Options& options, const Profile& profile, std::vector<Cluster> clusters) {
-  plan::PlanRequest request = options.request;
-  if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
+  plan::PlanRequest request = to_request(options.request);
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {
     if (!schedules.empty()) request.schedule = joined(schedules);
@@ -181,9 +180,9 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
 
 /// The model, and what all combinations have in common.
 std::string picture_title(const Options& options, const Profile& profile) {
-  std::string title = profile.model.name + ", mini-batch " + std::to_string(options.request.mini_batch);
-  if (options.request.stages) title += ", " + counted(*options.request.stages, "stage");
-  if (!options.replicas.empty()) title += ", replicas " + options.replicas;
+  std::string title = profile.model.name + ", mini-batch " + std::to_string(options.request.request.mini_batch);
+  if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
+  if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);
 }
 
@@ -199,6 +198,7 @@ std::vector<plan::SweepRow> rows_of(const Options& options, std::vector<Planning
 
 void run_sweep(const Options& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
+  calibrate(cases, options.reports);
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
   const std::vector<plan::SweepRow> rows = rows_of(options, cases);
@@ -232,13 +232,13 @@ void add_grid_options(const cli::Command& command, Options& options) {
       .capture_default_str()
       .type_name("M,M")
       .group("Training");
-  command.add_option("--schedules", options.schedules, "auto, names of `pp-plan schedules`")
+  command.add_option("--schedule,--schedules", options.schedules, "auto, names of `pp-plan schedules`")
       .delimiter(',')
       .allow_extra_args(false)
       .default_str("gpipe,1f1b,zb-h1; with --for the trainer's")
       .type_name("NAME,NAME")
       .group("Search");
-  add_partition_options(command, options.request, options.replicas);
+  add_shape_options(command, options.request);
   command
       .add_option("--strategy", options.strategy,
                   "how every combination is cut: " + list_names<plan::Strategy>())
@@ -266,7 +266,8 @@ void add_sweep(const cli::Command& app, cli::Shell& shell) {
   command.add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
       .type_name("FILE");
   add_grid_options(command, *options);
-  add_basic_options(command, options->request);
+  add_basic_options(command, options->request.request);
+  add_calibrate_option(command, options->reports);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
       "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 --svg "

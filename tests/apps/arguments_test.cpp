@@ -62,7 +62,7 @@ TEST_SUITE("apps/arguments") {
   TEST_CASE("a mistyped command is named with the nearest one") {
     CHECK(error({"swep", "profile.json", "--devices", "2"}) ==
           "pp-plan: error: unknown command swep; did you mean sweep? The commands are make, compare, show, "
-          "check, simulate, export, schedules, sweep, study\n");
+          "check, simulate, export, schedules, sweep, study, completion, manual\n");
     CHECK(error({"shwo"}).find("unknown command shwo; did you mean show?") != std::string::npos);
     CHECK(error({"evaluate", "profile.json"})
               .starts_with("pp-plan: error: unknown command evaluate; the commands"));

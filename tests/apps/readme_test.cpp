@@ -90,6 +90,12 @@ TEST_SUITE("apps/readme") {
     }
   }
 
+  TEST_CASE("the table of schedules is what the tool prints") {
+    const std::string table = Folder().shell("pp-plan schedules --markdown").out;
+    CHECK(std::ranges::count(table, '\n') > 30);
+    CHECK(pp::read_file(kRoot / "libplan/schedule/README.md").find("\n\n" + table + "\n") != std::string::npos);
+  }
+
   TEST_CASE("the first page is short") {
     const std::string text = pp::read_file(kRoot / "README.md");
     CHECK(std::ranges::count(text, '\n') <= 200);

@@ -221,4 +221,29 @@ TEST_SUITE("apps/sweep") {
     refused(folder.sweep({"--mini-batch", "16"}), "no machine given");
     refused(folder.sweep({"--devices", "1"}), "add --mini-batch N");
   }
+
+  TEST_CASE("a combination is what make plans with the same options") {
+    const Folder folder;
+    const std::vector<std::vector<std::string>> shapes{
+        {"--cuts", "1,4", "--replicas", "1-1-1"},
+        {"--schedule", "interleaved", "--chunks", "2", "--stages", "2"},
+        {"--schedule", "1f1b", "--window", "win", "--stages", "3"},
+        {"--schedule", "1f1b", "--max-stages", "2", "--tied", "stage"}};
+    for (std::vector<std::string> arguments : shapes) {
+      CAPTURE(arguments[1]);
+      const std::vector<std::string> common{"--devices",       "4", "--bandwidth", "1e9", "--mini-batch", "16",
+                                            "--micro-batches", "4", "--json"};
+      if (std::ranges::find(arguments, "--schedule") == arguments.end())
+        arguments.insert(arguments.end(), {"--schedule", "1f1b"});
+      arguments.insert(arguments.end(), common.begin(), common.end());
+      const Outcome swept = folder.sweep(arguments);
+      arguments.insert(arguments.begin(), {"make", "profile.json"});
+      const Outcome made = pp::test::run_checked(kPlan, arguments, folder.path());
+      REQUIRE(swept.code == 0);
+      REQUIRE(made.code == 0);
+      const pp::Json row = pp::parse_json(swept.out).at(0), plan = pp::parse_json(made.out);
+      CHECK(row.at("schedule") == plan.at("schedule").at("name"));
+      CHECK(row.at("step_s") == plan.at("predicted").at("step_s"));
+    }
+  }
 }
