@@ -145,4 +145,20 @@ TEST_SUITE("apps/start") {
               "folder of an installed wheel\n");
     CHECK(pp::test::run_checked(alone, {"--version"}, folder.path()).code == 0);
   }
+
+  TEST_CASE("PP_LIBTORCH names the LibTorch to take; a folder without one is refused") {
+    const Folder folder;
+    const auto train = [&](const std::string& torch) {
+      return pp::test::run_program("/bin/sh",
+                                   {"-c", "PP_LIBTORCH=" + torch + " " + (kBin / "pp-run").string() +
+                                              " plan.json --data synthetic --steps 1 -q > /dev/null"},
+                                   folder.path());
+    };
+    const Outcome refused = train("/no/torch");
+    CHECK(refused.code == 2);
+    CHECK(
+        refused.err.starts_with("pp-run: error: PP_LIBTORCH: /no/torch has no lib/libtorch_cpu.so; install "
+                                "LibTorch 2.11 by scripts/setup or "));
+    CHECK(train(PP_LIBTORCH_OF_BUILD).code == 0);
+  }
 }
