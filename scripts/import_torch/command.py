@@ -27,7 +27,7 @@ Exit codes: 0 written, 2 not importable (the message says what and why; nothing 
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="scripts/import-torch", formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
                                    epilog=USAGE, description="Makes a pp.model and its weights from a PyTorch module.")
     made.add_argument("module", metavar="PACKAGE.MODULE:FACTORY",
                       help="or FILE.py:FACTORY; (name=value, ...) behind it are arguments")
