@@ -202,7 +202,8 @@ class Stage {
     NamedTensors optimizer = {};  ///< `conv1.weight.exp_avg`
   };
   /// Replicas that divide the optimizer's state hand in the rows that they own, `conv1.weight.exp_avg[16:32]`
-  /// where that is not all; the first of them the rest.
+  /// where that is not all; the first of them the rest. From a CUDA device to pinned memory: complete when the
+  /// device has done what it was given (wait_for()), whatever is handed to it afterwards.
   std::vector<LayerState> snapshot() const;
   /// Goes on from such tensors, wherever they come from; what is not among them stays as it is. Before the
   /// first forward.
