@@ -64,6 +64,11 @@ at::Tensor brought_to(const at::Device& device, at::Tensor tensor) {
   return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/device.is_cuda());
 }
 
+at::Tensor brought_to(Arrivals& arrivals, const at::Tensor& tensor) {
+  if (tensor.is_cuda()) keep_for_stream(tensor);
+  return arrivals.copy(tensor);
+}
+
 at::Tensor brought_to_host(const at::Tensor& tensor, at::MemoryFormat format) {
   if (tensor.is_cpu()) return tensor.contiguous(format);
   return host_room(tensor.sizes(), tensor.scalar_type(), format, /*pinned=*/true).copy_(tensor);
@@ -75,6 +80,11 @@ at::Tensor host_room(at::IntArrayRef sizes, at::ScalarType type, at::MemoryForma
 
 std::unique_ptr<DeviceEvent> make_event(const at::Device& device, Timing timing) {
   return device.is_cuda() ? make_cuda_event(timing) : nullptr;
+}
+
+std::unique_ptr<Arrivals> make_arrivals(const at::Device& device) {
+  if (device.is_cuda()) return make_cuda_arrivals(device.index());
+  throw Error(ErrorKind::internal, "tensors arrive on CUDA devices alone");
 }
 
 std::unique_ptr<Recording> make_recording(const c10::Device& device) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "libprofile/core/profile.h"
+#include "libprofile/device/arrivals.h"
 #include "libprofile/device/timer.h"
 
 namespace pp::profile {
@@ -44,6 +45,9 @@ void wait_for(const at::Device& device);
 /// work there comes after. What this thread hands to the tensor's device comes after whatever made it. Its last
 /// handle may go at any time, also on another thread.
 at::Tensor brought_to(const at::Device& device, at::Tensor tensor);
+
+/// The same by `arrivals` on this thread's device, where `tensor` does not live.
+at::Tensor brought_to(Arrivals& arrivals, const at::Tensor& tensor);
 
 /// The values in the host's memory, dense in `format`, when it returns: `tensor` itself, or a copy in pinned
 /// memory, which a device writes at the full rate of its bus.

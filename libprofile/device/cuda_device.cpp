@@ -25,6 +25,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/cuda_module.h"
+#include "libprofile/device/cuda_streams.h"
 
 namespace pp::profile {
 namespace {
@@ -64,19 +65,6 @@ bool start_cuda() {
 void require_cuda() {
   static const bool started = start_cuda();
   static_cast<void>(started);
-}
-
-/// Where the calling thread hands work to a device. On one that it has not entered that is a stream of its own
-/// as well: the default stream, which all threads share, would put their copies in a row.
-c10::cuda::CUDAStream stream_on(c10::DeviceIndex index) {
-  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
-  if (current != c10::cuda::getDefaultCUDAStream(index)) return current;
-  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
-  at::cuda::CUDAEvent before;  // what the thread has done on this device without having entered it
-  before.record(current);
-  before.block(own);
-  c10::cuda::setCurrentCUDAStream(own);
-  return own;
 }
 
 /// Where what the calling thread copies to a device from another one arrives.
@@ -131,13 +119,6 @@ class CudaEvent final : public DeviceEvent {
   mutable at::cuda::CUDAEvent event_;
 };
 
-/// Held while a stream captures. LibTorch takes every use of memory by another stream that it is told of
-/// meanwhile for one by the graph, and forgets it; so nobody tells it of one.
-std::shared_mutex& captures() {
-  static std::shared_mutex mutex;
-  return mutex;
-}
-
 /// A graph a piece; all share a pool of memory of LibTorch's allocator.
 class CudaRecording final : public Recording {
  public:
@@ -175,6 +156,22 @@ class CudaRecording final : public Recording {
 };
 
 }  // namespace
+
+c10::cuda::CUDAStream stream_on(c10::DeviceIndex index) {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
+  if (current != c10::cuda::getDefaultCUDAStream(index)) return current;
+  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
+  at::cuda::CUDAEvent before;  // what the thread has done on this device without having entered it
+  before.record(current);
+  before.block(own);
+  c10::cuda::setCurrentCUDAStream(own);
+  return own;
+}
+
+std::shared_mutex& captures() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
 
 void open_cuda_devices(std::span<const int> indices) {
   require_cuda();
@@ -229,7 +226,8 @@ void wait_for_cuda(int index) { c10::cuda::getCurrentCUDAStream(ordinal(index)).
 
 void keep_for_this_stream(const c10::Storage& block) {
   const std::shared_lock lock(captures());
-  c10::cuda::CUDACachingAllocator::recordStream(block.data_ptr(), stream_on(block.device().index()));
+  const c10::cuda::CUDAStream stream = stream_on(block.device().index());
+  if (!add_user_of_room(block, stream)) c10::cuda::CUDACachingAllocator::recordStream(block.data_ptr(), stream);
 }
 
 // LibTorch lets a copy between devices wait for the current stream of both. The one that arrives is no stream

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "libprofile/device/arrivals.h"
 #include "libprofile/device/device_event.h"
 #include "libprofile/device/recording.h"
 #include "libprofile/device/timer.h"
@@ -50,6 +51,9 @@ std::unique_ptr<Recording> make_cuda_recording();
 /// A product of two matrices of 1024 x 1024 float32, about 2.1 GFLOP, in the calling thread's stream.
 std::function<void()> cuda_reference();
 
+/// To device `index`, which the calling thread has entered.
+std::unique_ptr<Arrivals> make_cuda_arrivals(int index);
+
 /// A copy of `tensor`, which lives on another CUDA device, on device `index`, in streams that the calling
 /// thread has for copies alone: behind what this thread's stream on the tensor's device has been told to wait
 /// for, and before what it hands to device `index` from now on. Its computations until now go on meanwhile.
@@ -59,8 +63,8 @@ at::Tensor copy_between_devices(const at::Tensor& tensor, int index);
 void wait_for_cuda(int index);
 
 /// `block`, which LibTorch's allocator made for any stream, is used by the calling thread's current stream:
-/// when it is freed, it is not used again before what this stream has been handed until then is done. LibTorch
-/// ignores other storages than its own without a word.
+/// when it is freed, it is not used again before what this stream has been handed until then is done. So it is
+/// with the room of an arrival; LibTorch ignores other storages than its own without a word.
 void keep_for_this_stream(const c10::Storage& block);
 
 }  // namespace pp::profile

@@ -19,6 +19,7 @@ constexpr CudaModule kModule{
     .make_timer = make_event_timer,
     .make_event = make_cuda_event,
     .make_recording = make_cuda_recording,
+    .make_arrivals = make_cuda_arrivals,
     .reference = cuda_reference,
     .wait_for = wait_for_cuda,
     .keep_for_stream = keep_for_this_stream,

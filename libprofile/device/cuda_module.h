@@ -30,6 +30,7 @@ struct CudaModule {
   decltype(&make_event_timer) make_timer;
   decltype(&make_cuda_event) make_event;
   decltype(&make_cuda_recording) make_recording;
+  decltype(&make_cuda_arrivals) make_arrivals;
   decltype(&cuda_reference) reference;
   decltype(&wait_for_cuda) wait_for;
   decltype(&keep_for_this_stream) keep_for_stream;

@@ -37,6 +37,7 @@ at::Generator cuda_generator(int index) { return cuda().generator(index); }
 std::unique_ptr<Timer> make_event_timer() { return cuda().make_timer(); }
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing timing) { return cuda().make_event(timing); }
 std::unique_ptr<Recording> make_cuda_recording() { return cuda().make_recording(); }
+std::unique_ptr<Arrivals> make_cuda_arrivals(int index) { return cuda().make_arrivals(index); }
 std::function<void()> cuda_reference() { return cuda().reference(); }
 void wait_for_cuda(int index) { cuda().wait_for(index); }
 void keep_for_this_stream(const c10::Storage& block) { cuda().keep_for_stream(block); }

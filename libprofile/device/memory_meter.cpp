@@ -69,13 +69,13 @@ void* allocate_block(std::size_t bytes) {
   return new (memory) BlockHeader{charge, cache} + 1;
 }
 
-/// visit(Charge&) for a block of ours or of CUDA's allocator; nothing for other memory. No other thread may
-/// change the charge meanwhile.
+/// visit(Charge&) for a block of ours or of CUDA's allocator, whose context is its address; nothing for other
+/// memory, also where it refers to such a block. No other thread may change the charge meanwhile.
 template <class Visit>
 void visit_charge(const c10::DataPtr& block, Visit&& visit) {
   if (block.get_deleter() == &free_block && block.get_context() != nullptr) {
     visit((static_cast<BlockHeader*>(block.get_context()) - 1)->charge);
-  } else {
+  } else if (block.get_context() == block.get()) {
     detail::foreign_blocks().visit(reinterpret_cast<std::uintptr_t>(block.get()), visit);
   }
 }

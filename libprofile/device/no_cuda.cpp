@@ -26,6 +26,7 @@ at::Generator cuda_generator(int /*index*/) { fail(); }
 std::unique_ptr<Timer> make_event_timer() { fail(); }
 std::unique_ptr<DeviceEvent> make_cuda_event(Timing /*timing*/) { fail(); }
 std::unique_ptr<Recording> make_cuda_recording() { fail(); }
+std::unique_ptr<Arrivals> make_cuda_arrivals(int /*index*/) { fail(); }
 std::function<void()> cuda_reference() { fail(); }
 void wait_for_cuda(int /*index*/) { fail(); }
 void keep_for_this_stream(const c10::Storage& /*block*/) { fail(); }

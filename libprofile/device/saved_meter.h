@@ -44,6 +44,8 @@ class SavedMeter {
   /// Of the layer: what of them stands over an input is of its own making.
   void made(std::span<const at::Tensor> outputs);
 
+  /// Whether some layer has kept the tensor's storage so far, or it is a parameter.
+  bool keeps(const at::Tensor& tensor) const { return counted_.contains(tensor.storage().data()); }
   const std::vector<SavedBytes>& layers() const { return bytes_; }
   /// The part of all saved so far that is younger than the meter: what the pass itself made, not its data.
   Bytes made() const { return made_; }

@@ -35,8 +35,10 @@ PassTimes LapTimer::take() {
   return times;
 }
 
-ByteProbe::ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account)
+ByteProbe::ByteProbe(std::vector<Bytes> outputs, std::vector<DataInput> data, SavedMeter& saved,
+                     const MemoryAccount& account)
     : outputs_(std::move(outputs)),
+      data_(std::move(data)),
       saved_(saved),
       account_(account),
       live_before_(account.live()),
@@ -56,8 +58,18 @@ void ByteProbe::end(int position, Phase phase) {
   if (phase == Phase::forward) kept_[p] = saved_.made();
   if (phase == Phase::weight_gradient) waiting_[p] = live_at_begin_ - account_.live();
   const bool whole = phase == Phase::forward || phase == Phase::backward;
+  const Bytes above = phase == Phase::forward ? passing(position) : Bytes(0);
   const Bytes below = whole ? live_before_ + kept_[p] : live_at_begin_ - outputs_[p];
-  workspace_[p] = std::max(workspace_[p], account_.peak() - below);
+  workspace_[p] = std::max(workspace_[p], account_.peak() + above - below);
+}
+
+Bytes ByteProbe::passing(int position) const {
+  Bytes bytes;
+  for (const DataInput& input : data_) {
+    if (input.first <= position && position <= input.last && !saved_.keeps(input.tensor))
+      bytes += Bytes(static_cast<std::int64_t>(input.tensor.nbytes()));
+  }
+  return bytes;
 }
 
 }  // namespace pp::profile

@@ -2,6 +2,8 @@
 // layer_count() is the loss.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <array>
 #include <optional>
 #include <vector>
@@ -42,12 +44,19 @@ class LapTimer final : public model::LayerObserver {
   std::vector<std::optional<Lap>> laps_;  ///< per mark: the lap that it ends; nothing for a start
 };
 
+/// A tensor of the data, and the first and the last position that reads it.
+struct DataInput {
+  at::Tensor tensor;
+  int first = 0, last = 0;
+};
+
 /// Per position: what it saves, and the most memory it needs beyond what the pass keeps then. For one pass.
 class ByteProbe final : public model::LayerObserver {
  public:
   /// Made just before the forward. `outputs[p]`: bytes of the outputs at position p, the size of the gradients
-  /// that reach it in backward.
-  ByteProbe(std::vector<Bytes> outputs, SavedMeter& saved, const MemoryAccount& account);
+  /// that reach it in backward. `data`: those of the batch, which stays; a run gives them away.
+  ByteProbe(std::vector<Bytes> outputs, std::vector<DataInput> data, SavedMeter& saved,
+            const MemoryAccount& account);
 
   void begin(int position, Phase phase) override;
   void made(int, model::TensorSpan outputs) override { saved_.made(outputs); }
@@ -55,15 +64,20 @@ class ByteProbe final : public model::LayerObserver {
 
   /// Transient memory. Forward and backward: the peak above what the layers up to and including this one save,
   /// which is what the pass still keeps then: inputs and outputs that nobody saves, gradients, fresh weight
-  /// gradients, what kernels take. The halves of backward, which leave more behind: the peak above what is live
-  /// at its begin, plus the output gradients. The largest of all.
+  /// gradients, what kernels take. In forward with the data that it reads, or that layers around it read, as
+  /// far as nobody has saved them yet. The halves of backward, which leave more behind: the peak above what is
+  /// live at its begin, plus the output gradients. The largest of all.
   const std::vector<Bytes>& workspace() const { return workspace_; }
   /// Deferred weight-gradient bytes, what the weight gradients free: kept until then for them alone, or for
   /// layers behind that are done already.
   const std::vector<Bytes>& waiting() const { return waiting_; }
 
  private:
+  /// Of the data that a run has at this position, beyond what is saved.
+  Bytes passing(int position) const;
+
   std::vector<Bytes> outputs_;
+  std::vector<DataInput> data_;
   SavedMeter& saved_;
   MemoryAccount account_;
   Bytes live_before_;        ///< the pass

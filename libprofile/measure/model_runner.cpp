@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -88,22 +89,23 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, Runn
   gradients_.places = gradients_.layers;
 }
 
-model::Pass ModelRunner::forward(std::span<const at::Tensor> batch, model::LayerObserver* observer) {
+model::Pass ModelRunner::forward(std::vector<at::Tensor> batch, model::LayerObserver* observer) {
   const model::PassContext context{.key = {.seed = options_.seed, .step = step_++, .micro_batch = 0},
                                    .generator = &generator_,
                                    .buffers = buffers_,
                                    .autocast = options_.autocast,
                                    .dtype = model::scalar_type(options_.dtype)};
-  model::Pass pass = segment_.forward(weights_, batch, context, observer);
+  model::Tensors given(std::make_move_iterator(batch.begin()), std::make_move_iterator(batch.end()));
+  model::Pass pass = segment_.forward(weights_, std::move(given), context, observer);
   if (options_.autocast) batches_.match_gradients(pass.outputs);
   pass.outputs.clear();  // nobody here reads the predictions; the executor hands its outputs on as well
   return pass;
 }
 
 model::Pass ModelRunner::timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer) {
-  const std::vector<at::Tensor> ahead = device_.is_cuda() ? batches_.cut(size) : std::vector<at::Tensor>();
+  std::vector<at::Tensor> ahead = device_.is_cuda() ? batches_.cut(size) : std::vector<at::Tensor>();
   laps.start();
-  return forward(device_.is_cuda() ? ahead : batches_.cut(size), observer);
+  return forward(device_.is_cuda() ? std::move(ahead) : batches_.cut(size), observer);
 }
 
 void ModelRunner::backward(model::Pass& pass, std::size_t size, Laps laps, model::LayerObserver* observer) {
@@ -171,7 +173,7 @@ void ModelRunner::probe_pass(std::size_t size, Laps laps, PassBytes& bytes) {
     held.insert(held.end(), buffers.begin(), buffers.end());
   for (const at::Tensor& parameter : distinct_parameters()) held.push_back(parameter);
   SavedMeter saved(held, positions(), account_);
-  ByteProbe probe(bytes.outputs, saved, account_);
+  ByteProbe probe(bytes.outputs, data_inputs(size), saved, account_);
   model::Pass pass = forward(batches_.batch(size), &probe);
   bytes.saved = saved.layers();
   backward(pass, size, laps, &probe);
@@ -319,6 +321,26 @@ bool ModelRunner::owns_weights(std::size_t position) const {
   const auto owner = [&](int layer) { return model_.layers[static_cast<std::size_t>(layer)].weights_layer; };
   const auto end = layers.begin() + static_cast<std::ptrdiff_t>(position);
   return std::none_of(layers.begin(), end, [&](int layer) { return owner(layer) == owner(*end); });
+}
+
+std::vector<DataInput> ModelRunner::data_inputs(std::size_t size) const {
+  std::vector<DataInput> data;
+  const std::vector<int>& layers = segment_.layers();
+  for (std::size_t i = 0; i < segment_.inputs().size(); ++i) {
+    const TensorSource& source = segment_.inputs()[i];
+    if (source.kind == TensorSource::Kind::layer) continue;
+    DataInput input{batches_.batch(size)[i], positions(), -1};
+    const auto read = [&](int position, const std::vector<TensorSource>& sources) {
+      if (std::ranges::count(sources, source) == 0) return;
+      input.first = std::min(input.first, position);
+      input.last = position;
+    };
+    for (std::size_t p = 0; p < layers.size(); ++p)
+      read(static_cast<int>(p), model_.layers[static_cast<std::size_t>(layers[p])].sources);
+    if (segment_.has_loss()) read(segment_.layer_count(), model_.loss_sources);
+    data.push_back(std::move(input));
+  }
+  return data;
 }
 
 bool ModelRunner::reads_batch_only(std::size_t position) const {

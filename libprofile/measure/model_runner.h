@@ -120,9 +120,12 @@ class ModelRunner {
  private:
   int positions() const { return segment_.layer_count() + (segment_.has_loss() ? 1 : 0); }
   bool owns_weights(std::size_t position) const;
+  /// Of the batch of this size, which stays, what the data provide.
+  std::vector<DataInput> data_inputs(std::size_t size) const;
   /// All that the layer reads stands in the batch.
   bool reads_batch_only(std::size_t position) const;
-  model::Pass forward(std::span<const at::Tensor> batch, model::LayerObserver* observer);
+  /// Of a batch of its own those that nobody else holds go with their last reader, as in a run.
+  model::Pass forward(std::vector<at::Tensor> batch, model::LayerObserver* observer);
   /// A forward whose laps begin as the executor's: it reads a CUDA device's samples ahead, in another thread
   /// and stream, and cuts a CPU's within the operation.
   model::Pass timed_forward(LapTimer& laps, std::size_t size, model::LayerObserver* observer);

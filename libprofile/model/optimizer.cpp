@@ -152,13 +152,12 @@ class Adam final : public Optimizer {
     }
   }
   void go_on(const Update& of, double distance) const override {
-    const double steps = of.state[2].tensors.front().item<double>();
     const Tensors roots = at::_foreach_sqrt(of.state[1].tensors);
-    at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps)));
+    at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps())));
     at::_foreach_add_(roots, options_.epsilon);
     if (decay_ == Decay::decoupled) at::_foreach_mul_(of.weights, 1 - distance * decay(of));
     at::_foreach_addcdiv_(of.weights, of.state[0].tensors, roots,
-                          -distance / (1 - std::pow(options_.beta1, steps)));
+                          -distance / (1 - std::pow(options_.beta1, steps())));
   }
   double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
 
@@ -230,6 +229,7 @@ void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Te
     if (!before.empty()) check(weights, before, "weight before");
     const bool first = state_.empty();
     if (first) make_state(weights);
+    ++steps_;
     for (const OptimizerSlot& slot : state_) {
       if (slot.name == "step") at::_foreach_add_(slot.tensors, 1);
     }
@@ -301,6 +301,14 @@ void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> bef
     }
   }
   if (!copied.empty()) end_piece();
+}
+
+void Optimizer::set_state(std::vector<OptimizerSlot> state) {
+  state_ = std::move(state);
+  steps_ = 0;
+  for (const OptimizerSlot& slot : state_) {
+    if (slot.name == "step" && !slot.tensors.empty()) steps_ = slot.tensors.front().item<double>();
+  }
 }
 
 void Optimizer::make_state(std::span<const at::Tensor> weights) {

@@ -80,8 +80,9 @@ class Optimizer {
 
   /// In the order of slot_names(); empty before the first step. References.
   const std::vector<OptimizerSlot>& state() const { return state_; }
-  /// Goes on from such a state, which it takes over; none: from the beginning.
-  void set_state(std::vector<OptimizerSlot> state) { state_ = std::move(state); }
+  /// Goes on from such a state, which it takes over; none: from the beginning. Waits for the device that has
+  /// it.
+  void set_state(std::vector<OptimizerSlot> state);
 
  protected:
   /// Entry i of each list belongs together: a weight and its gradient and state, or a part of each of them in
@@ -99,6 +100,9 @@ class Optimizer {
   /// Zeros; `step` is a float32 scalar per weight, as the fused kernels want it.
   void make_state(std::span<const at::Tensor> weights);
 
+  /// That its state has seen, `step` where there is such a slot: known without asking a device.
+  double steps() const { return steps_; }
+
   std::vector<OptimizerSlot> state_;
 
  private:
@@ -109,6 +113,7 @@ class Optimizer {
                      bool first) const;
 
   std::vector<WeightRule> rules_;
+  double steps_ = 0;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);

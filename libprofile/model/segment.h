@@ -142,6 +142,9 @@ class Segment {
   /// moved from by the caller afterwards.
   Pass forward(std::shared_ptr<const Weights> weights, TensorSpan inputs, const PassContext& context,
                LayerObserver* observer = nullptr) const;
+  /// The same of inputs that are given away: each goes with its last reader here, unless somebody keeps it.
+  Pass forward(std::shared_ptr<const Weights> weights, Tensors&& inputs, const PassContext& context,
+               LayerObserver* observer = nullptr) const;
 
   /// `output_gradients[k]`: the gradients that arrived for outputs()[k], in the order to be added (descending
   /// consumer stage); empty when none. They are moved from. The loss gradient starts from `loss_weight`

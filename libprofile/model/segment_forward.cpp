@@ -24,9 +24,9 @@ class Forwarding {
   Forwarding(const Forwarding&) = delete;
   Forwarding& operator=(const Forwarding&) = delete;
 
-  void receive(TensorSpan inputs) {
+  void receive(Tensors inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      tensors_[i] = detail::arranged(inputs[i].detach(), forward_.segment.format);
+      tensors_[i] = detail::arranged(std::exchange(inputs[i], at::Tensor()).detach(), forward_.segment.format);
   }
 
   /// Returns the layer's outputs. What it leaves for backward goes to `graph`; nothing when it has none.
@@ -77,6 +77,11 @@ void check_inputs(const SegmentPlan& plan, const Weights& weights, TensorSpan in
 
 Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs, const PassContext& context,
                       LayerObserver* observer) const {
+  return forward(std::move(weights), Tensors(inputs.begin(), inputs.end()), context, observer);
+}
+
+Pass Segment::forward(std::shared_ptr<const Weights> weights, Tensors&& inputs, const PassContext& context,
+                      LayerObserver* observer) const {
   const UseKernels kernels(kernels_.get());
   const SegmentPlan& plan = bound_->plan;
   check_inputs(plan, *weights, inputs);
@@ -87,7 +92,7 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, TensorSpan inputs,
   {
     const detail::LayerForward layer_forward{*bound_, *weights, context, pass.statistics};
     Forwarding forwarding(layer_forward, record, state->tensors);
-    forwarding.receive(inputs);
+    forwarding.receive(std::move(inputs));
     for (std::size_t u = 0; u < plan.order.size(); ++u) {
       const PlannedLayer& planned = plan.order[u];
       const auto name = [&] { return detail::layer_name(*model_, planned); };

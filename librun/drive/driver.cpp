@@ -42,9 +42,8 @@ std::string not_finite(const StepResult& result) {
 }  // namespace
 
 Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver)
-    : job_(job),
+    : DriveLoop(job, interrupted),
       observer_(observer),
-      interrupted_(interrupted),
       saver_(saver),
       done_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale) {
@@ -85,7 +84,7 @@ std::optional<EpochPart> Driver::part_from(Step first) const {
 }
 
 void Driver::command() {
-  if (ended_early_) return;
+  if (interrupted()) return;
   const std::optional<EpochPart> part = part_from(parts_.empty() ? done_ : parts_.back().end);
   if (!part) return;
   const Length& length = job_.setup.length;
@@ -120,14 +119,11 @@ void Driver::cut(Commands::Cut what) {
   }
 }
 
-bool Driver::poll() {
-  if (ended_early_ || !interrupted_()) return ended_early_;
-  ended_early_ = true;
+void Driver::cut_short() {
   cut(Commands::Cut::evaluation_too);
   const std::string end = std::to_string(parts_.empty() ? done_ : parts_.back().end) + " of " +
                           std::to_string(job_.setup.length.total);
   tell([&] { observer_.warning("interrupted: the run ends with step " + end); });
-  return true;
 }
 
 std::optional<CheckpointChoice> Driver::checkpoint_choice() const {
@@ -162,7 +158,7 @@ void Driver::weigh_checkpoints() {
 
 void Driver::take_timed_snapshot() {
   const std::optional<Seconds> every = checkpoint_interval();
-  if (!every || ended_early_ || now() - snapshot_time_ < *every) return;
+  if (!every || interrupted() || now() - snapshot_time_ < *every) return;
   snapshot_time_ = now();
   cut(Commands::Cut::training);
   const Step end = parts_.empty() ? done_ : parts_.back().end;
@@ -170,35 +166,28 @@ void Driver::take_timed_snapshot() {
   command();
 }
 
-template <class Call>
-void Driver::tell(Call&& call) {
-  const Phase phase(job_.coordinator);
-  call();
-}
-
 void Driver::run_part() {
   const Length& length = job_.setup.length;
   const int epoch = parts_.front().epoch;
-  const Step first = parts_.front().first;
-  if (first == length.first(epoch)) epoch_ = {};
-  grant();
-  while (!parts_.empty() && done_ < parts_.front().end) {
-    const std::optional<StepResult> result = await();
-    if (!result) continue;
-    if (!goes_on_after(*result)) break;
-    if (done_ == first) begin_part(begin_of(*result));
-    count(record(epoch, *result));
-    history_.add(steps_.back().time, result->workers);
-    tell_step(epoch, *result);
-    tell_unwritten();
-    poll();
-    weigh_checkpoints();
-    take_timed_snapshot();
-    grant();
-  }
+  if (parts_.front().first == length.first(epoch)) epoch_ = {};
+  run();
   if (!parts_.empty()) parts_.pop_front();
   ++ranges_;
   if (done_ == length.first(epoch) + length.count(epoch)) finish_epoch(epoch);
+}
+
+void Driver::take() {
+  const auto [epoch, first, end] = parts_.front();
+  const std::optional<StepResult> result = await();
+  if (!result || !goes_on_after(*result)) return;
+  if (done_ == first) begin_part(begin_of(*result));
+  count(record(epoch, *result));
+  history_.add(steps_.back().time, result->workers);
+  tell_step(epoch, *result);
+  tell_unwritten();
+  poll();
+  weigh_checkpoints();
+  take_timed_snapshot();
 }
 
 void Driver::begin_part(Seconds begin) {
@@ -217,7 +206,7 @@ Step Driver::lead() const {
   return std::max(kLeast, static_cast<Step>(std::min(kAhead / longest, static_cast<double>(job_.lead))));
 }
 
-void Driver::grant() {
+void Driver::permit() {
   if (parts_.empty()) return;
   const Step round = job_.setup.round, first = parts_.front().first, ahead = lead();
   const Step end = first + (done_ - first + ahead + round - 1) / round * round;
@@ -272,7 +261,8 @@ bool Driver::goes_on_after(const StepResult& result) {
                       (stops ? "; the run ends with the weights of the step before" : "; the step is skipped"));
   });
   if (!stops) return true;
-  stopped_by_nan_ = ended_early_ = true;
+  stopped_by_nan_ = true;
+  end_early();
   cut(Commands::Cut::evaluation_too);
   parts_.clear();
   for (const Step step : std::exchange(awaited_snapshots_, {})) job_.snapshots.reached(step, position());

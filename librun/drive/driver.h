@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "librun/drive/checkpoint_interval.h"
+#include "librun/drive/drive_loop.h"
 #include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/report/progress.h"
@@ -22,7 +23,7 @@ struct EpochPart {
   Step end = 0;
 };
 
-class Driver {
+class Driver final : public DriveLoop {
  public:
   /// All must outlive it. `saver`: whose failures it tells; null: nothing is written.
   Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver = nullptr);
@@ -33,7 +34,6 @@ class Driver {
   /// finite number, and what the observer throws.
   void drive();
 
-  bool interrupted() const { return ended_early_; }
   /// Whether a step that is not finite has ended the run (OnNan::stop).
   bool stopped_by_nan() const { return stopped_by_nan_; }
   /// Of this run.
@@ -62,8 +62,9 @@ class Driver {
   /// Appends the next part to the commands, if there is one and the run is not to end.
   void command();
   void command_snapshot(Step step, bool last);
-  /// Until the first part is done or cut off.
+  /// The first part, until it is done or cut off.
   void run_part();
+  bool over() const override { return parts_.empty() || done_ >= parts_.front().end; }
   /// Its first step began then: the time since the step before is not its own.
   void begin_part(Seconds begin);
   /// Steps that may run from the first unfinished one on. Between ranks those of a tenth of a second:
@@ -71,7 +72,8 @@ class Driver {
   Step lead() const;
   /// Lets the workers begin what lies up to lead() beyond the steps that are done, in whole rounds; but for
   /// streams only when half of that is used, because between ranks it is a message to all.
-  void grant();
+  void permit() override;
+  void take() override;
   /// Nothing when the step was cut off.
   std::optional<StepResult> await();
   StepRecord record(int epoch, const StepResult& result) const;
@@ -85,8 +87,8 @@ class Driver {
   void tell_unwritten();
   /// Cuts off what nobody has begun.
   void cut(Commands::Cut what);
-  /// Cuts everything off when the run is to be interrupted. Returns whether it is.
-  bool poll();
+  /// Cuts off everything.
+  void cut_short() override;
   /// When a checkpoint is due by the clock: after the steps that have begun.
   void take_timed_snapshot();
   /// From one to the next; none: not by the clock, or not known yet. The first one by `auto` comes as soon as
@@ -94,14 +96,9 @@ class Driver {
   std::optional<Seconds> checkpoint_interval() const;
   /// Of `auto`: what the last step tells of it.
   void weigh_checkpoints();
-  /// Calls the observer: however long it takes, that is no stall.
-  template <class Call>
-  void tell(Call&& call);
   Seconds now() const { return Coordinator::Clock::now() - job_.start; }
 
-  Job& job_;
   Observer& observer_;
-  const std::function<bool()>& interrupted_;
   const Saver* saver_;
   std::deque<EpochPart> parts_;  ///< commanded and not done
   Step done_;                    ///< steps, since the beginning of the training
@@ -115,7 +112,6 @@ class Driver {
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   CheckpointCost checkpoint_cost_;
   std::size_t unwritten_ = 0;  ///< failures of the saver that were told
-  bool ended_early_ = false;
   bool stopped_by_nan_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted
   Seconds last_end_{};    ///< of the step before, or the beginning of a part

@@ -5,29 +5,26 @@
 namespace pp::run {
 
 InferDriver::InferDriver(Job& job, InferObserver& observer, const std::function<bool()>& interrupted)
-    : job_(job), observer_(observer), interrupted_(interrupted) {}
+    : DriveLoop(job, interrupted), observer_(observer) {}
 
 void InferDriver::drive() {
   job_.commands.infer(job_.test_shape.count);
-  Step allowed = job_.inference->begin(static_cast<int>(job_.plan.workers.size()));
-  job_.commands.grant(allowed);
-  while (done_ < allowed) {
-    const auto complete = job_.passes.await([&] { return poll(); });
-    if (!complete) break;
-    for (const PassTime& pass : *complete) {
-      count(pass);
-      allowed = job_.inference->completed(pass.pass);
-    }
-    job_.commands.grant(allowed);
-    tell();
-  }
+  allowed_ = job_.inference->begin(static_cast<int>(job_.plan.workers.size()));
+  run();
   job_.commands.cut(Commands::Cut::evaluation_too);
   job_.commands.stop();
 }
 
-bool InferDriver::poll() {
-  interrupted_early_ = interrupted_early_ || interrupted_();
-  return interrupted_early_;
+void InferDriver::permit() { job_.commands.grant(allowed_); }
+
+void InferDriver::take() {
+  const auto complete = job_.passes.await([&] { return poll(); });
+  if (!complete) return;
+  for (const PassTime& pass : *complete) {
+    count(pass);
+    allowed_ = job_.inference->completed(pass.pass);
+  }
+  tell_progress();
 }
 
 void InferDriver::count(const PassTime& pass) {
@@ -39,16 +36,15 @@ void InferDriver::count(const PassTime& pass) {
   longest_ = std::max(longest_, latency);
 }
 
-void InferDriver::tell() {
-  const Phase phase(job_.coordinator);
+void InferDriver::tell_progress() {
   InferProgress progress{job_.inference->done(), job_.inference->all()};
   if (const Seconds elapsed = end_ - begin_; elapsed.count() > 0)
     progress.per_s = static_cast<double>(progress.done) / elapsed.count();
-  observer_.progress(progress);
+  tell([&] { observer_.progress(progress); });
 }
 
 void InferDriver::add_to(InferReport& report) const {
-  report.exit_reason = interrupted_early_ ? "interrupted" : "completed";
+  report.exit_reason = interrupted() ? "interrupted" : "completed";
   report.passes = done_;
   report.elapsed = end_ - begin_;
   if (report.elapsed.count() > 0)

@@ -3,13 +3,14 @@
 
 #include <functional>
 
+#include "librun/drive/drive_loop.h"
 #include "librun/infer/options.h"
 #include "librun/infer/report.h"
 #include "librun/worker/job.h"
 
 namespace pp::run {
 
-class InferDriver {
+class InferDriver final : public DriveLoop {
  public:
   /// All must outlive it.
   InferDriver(Job& job, InferObserver& observer, const std::function<bool()>& interrupted);
@@ -18,20 +19,19 @@ class InferDriver {
   /// one failed, and what the observer throws.
   void drive();
 
-  bool interrupted() const { return interrupted_early_; }
   /// Samples, passes, times.
   void add_to(InferReport& report) const;
 
  private:
-  bool poll();
+  bool over() const override { return done_ >= allowed_ || interrupted(); }
+  void permit() override;
+  void take() override;
+  void cut_short() override {}  // drive() takes back what is left, however it ended
   void count(const PassTime& pass);
-  void tell();
+  void tell_progress();
 
-  Job& job_;
   InferObserver& observer_;
-  const std::function<bool()>& interrupted_;
-  bool interrupted_early_ = false;
-  Step done_ = 0;
+  Step done_ = 0, allowed_ = 0;                 ///< passes; those that may begin
   Coordinator::Clock::time_point begin_, end_;  ///< of what is done
   TimeSample latencies_;
   Seconds longest_{};

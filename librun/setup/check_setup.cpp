@@ -158,6 +158,14 @@ void check_shard(const plan::Plan& plan, bool together) {
   }
 }
 
+// Whoever owns a slice adds it, in the order of the replicas; the library's sum has no owners.
+void check_all_reduce(const plan::Plan& plan, const RunOptions& options) {
+  if (options.all_reduce != AllReduce::fast || plan.training.shard == plan::Shard::none) return;
+  refuse(ErrorKind::usage,
+         "--all-reduce fast: in this plan replicas share the optimizer's state, so each adds its own slice of "
+         "the gradients, in their order; leave it out, or plan with --shard none");
+}
+
 void check_master(const plan::Plan& plan, bool together) {
   if (plan.training.precision != plan::Precision::mixed) return;
   if (size_of(plan.training.dtype) != 2) {
@@ -331,6 +339,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
   check_tensor_groups(plan);
   check_state(plan);
+  check_all_reduce(plan, options);
   check_tied(plan, setup.streams);
   if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
   if (options.on_nan) check_meeting(plan, "--on-nan", "decision");

@@ -93,36 +93,43 @@ void Stage::predict_for_backward(double learning_rate) {
                       versions_.look_ahead().backward * learning_rate);
 }
 
-model::Tensors Stage::forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,
+model::Tensors Stage::given(std::span<at::Tensor> inputs) const {
+  model::Tensors handles(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (segment_.inputs()[i].kind != TensorSource::Kind::layer) inputs[i].reset();
+  }
+  return handles;
+}
+
+model::Tensors Stage::forward(int micro_batch, std::int64_t step, std::span<at::Tensor> inputs,
                               const model::RandomKey& key, at::Generator& generator, Keep keep) {
   model::PassContext context = training_context(key, generator);
   if (keep == Keep::inputs) context.record = model::Record::none;
   std::shared_ptr<const model::Weights> weights = versions_.for_forward(step);
   RecordedPass* const recorded = recorded_ ? recorded_->take(weights, inputs, context) : nullptr;
-  Flight flight{recorded != nullptr ? recorded->forward(inputs) : segment_.forward(weights, inputs, context),
-                weights->version};
+  model::Tensors all = given(inputs);
+  Flight flight{
+      recorded != nullptr ? recorded->forward(all) : segment_.forward(weights, std::move(all), context),
+      weights->version};
   flight.recorded = recorded;
   if (keep == Keep::inputs) {
     flight.weights = std::move(weights);
     flight.inputs.assign(inputs.begin(), inputs.end());
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (segment_.inputs()[i].kind != TensorSource::Kind::layer) flight.inputs[i].reset();
-    }
   }
   model::Tensors outputs = std::exchange(flight.pass.outputs, {});
   flights_.put(micro_batch, std::move(flight));
   return outputs;
 }
 
-void Stage::recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
+void Stage::recompute(int micro_batch, std::span<at::Tensor> inputs, const model::RandomKey& key,
                       at::Generator& generator) {
   Flight& flight = flights_.at(micro_batch);
-  model::Tensors all = std::exchange(flight.inputs, {});
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].defined()) all[i] = inputs[i];
+  model::Tensors kept = std::exchange(flight.inputs, {});
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i].defined()) kept[i] = std::exchange(inputs[i], at::Tensor());
   }
   model::PassContext context = training_context(key, generator);
-  model::Pass again = segment_.forward(std::exchange(flight.weights, nullptr), all, context);
+  model::Pass again = segment_.forward(std::exchange(flight.weights, nullptr), given(kept), context);
   again.outputs.clear();
   again.loss = flight.pass.loss;
   again.statistics = std::move(flight.pass.statistics);

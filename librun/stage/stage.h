@@ -99,13 +99,14 @@ class Stage {
 
   /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
   /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
-  /// layers draw from it again.
-  model::Tensors forward(int micro_batch, std::int64_t step, model::TensorSpan inputs,
+  /// layers draw from it again. Of `inputs` those that the data provide are given away: they are gone with
+  /// their last reader, unless the pass keeps them.
+  model::Tensors forward(int micro_batch, std::int64_t step, std::span<at::Tensor> inputs,
                          const model::RandomKey& key, at::Generator& generator, Keep keep = Keep::graphs);
   /// Runs the forward of a pass that kept its inputs again, with the weights and the random numbers of the
   /// first time; loss and statistics are those of the first time. `inputs` as for forward(); read are only
-  /// those that the data provide.
-  void recompute(int micro_batch, model::TensorSpan inputs, const model::RandomKey& key,
+  /// those that the data provide, which are given away.
+  void recompute(int micro_batch, std::span<at::Tensor> inputs, const model::RandomKey& key,
                  at::Generator& generator);
   /// The pass ends without a backward.
   void forget(int micro_batch);
@@ -202,7 +203,8 @@ class Stage {
     NamedTensors optimizer = {};  ///< `conv1.weight.exp_avg`
   };
   /// Replicas that divide the optimizer's state hand in the rows that they own, `conv1.weight.exp_avg[16:32]`
-  /// where that is not all; the first of them the rest.
+  /// where that is not all; the first of them the rest. From a CUDA device to pinned memory: complete when the
+  /// device has done what it was given (wait_for()), whatever is handed to it afterwards.
   std::vector<LayerState> snapshot() const;
   /// Goes on from such tensors, wherever they come from; what is not among them stays as it is. Before the
   /// first forward.
@@ -220,6 +222,8 @@ class Stage {
   at::Tensor place(const FlatLayout::Parameter& parameter, const FlatLayout::Use& use) const {
     return FlatLayout::view(gradient_, parameter, use.offset);
   }
+  /// Handles of a pass's inputs; those that the data provide are taken from `inputs`.
+  model::Tensors given(std::span<at::Tensor> inputs) const;
   model::PassContext training_context(const model::RandomKey& key, at::Generator& generator) const;
   bool shares_state() const { return parts_.size() > 1; }
   const std::vector<FlatLayout::Piece>& own() const { return parts_[owner_]; }

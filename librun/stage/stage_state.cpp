@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/compute_device.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/stage/host_memory.h"
 #include "librun/stage/stage.h"
@@ -66,8 +67,9 @@ std::string Stage::name_of(const FlatLayout::Parameter& parameter) const {
 
 std::vector<Stage::LayerState> Stage::snapshot() const {
   const auto copy = [](const at::Tensor& tensor) {
-    return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true,
-                              at::MemoryFormat::Contiguous);
+    const at::Tensor room = profile::host_room(tensor.sizes(), tensor.scalar_type(),
+                                               at::MemoryFormat::Contiguous, /*pinned=*/tensor.is_cuda());
+    return room.copy_(tensor.detach(), /*non_blocking=*/true);
   };
   std::vector<LayerState> layers;
   for (const int layer : segment_.layers()) layers.push_back({layer, owner_});

@@ -30,6 +30,9 @@ struct Channel {
   std::int64_t per_step = 1;
   int window = 1;        ///< messages that may wait unread
   bool in_order = true;  ///< they are received in the order in which they are sent
+  /// Channels of one kind (training, evaluation) from one worker to another: those of one lane are sent and
+  /// received in one order, all together. Numbered from 0 for each two workers.
+  int lane = 0;
 };
 
 /// `the gradient of layer 3 for micro-batch 1 of step 1 from worker 2`

@@ -24,17 +24,20 @@ class PendingSum {
   virtual ~PendingSum() = default;
   /// Adds this member's share and hands it out if what the others bring is here; whether that is done.
   virtual bool advance() = 0;
-  /// The same, waiting for it. Returns the seconds of the additions that it made.
-  virtual Seconds add() = 0;
-  /// Behind add(): waits until the vector holds the sum.
+  /// The same, waiting for it; the host does not wait for a device.
+  virtual void add() = 0;
+  /// Behind add(): waits until the vector holds the sum, or will before anything that is handed to its device
+  /// from now on.
   virtual void finish() = 0;
+  /// Behind finish(): how long the additions of add() took; waits for a device to have made them.
+  virtual Seconds spent() = 0;
 };
 
-/// Adds and finishes. Returns the seconds of add().
+/// Adds and finishes. Returns the seconds of the additions.
 inline Seconds complete(PendingSum& sum) {
-  const Seconds elapsed = sum.add();
+  sum.add();
   sum.finish();
-  return elapsed;
+  return sum.spent();
 }
 
 /// Groups are numbered by whoever makes the object. The members of a group call the same functions in the same

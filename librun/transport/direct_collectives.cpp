@@ -1,10 +1,12 @@
 // Sums over GPUs of several ranks.
 #include <ATen/ops/empty_like.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
+#include "libprofile/device/device_event.h"
 #include "libprofile/device/memory_meter.h"
 #include "librun/transport/direct_transport.h"
 
@@ -20,8 +22,9 @@ class FastSum final : public PendingSum {
     mark_ = group.mark();
   }
   bool advance() override { return true; }
-  Seconds add() override { return Seconds(0); }
+  void add() override {}
   void finish() override { mark_->hold_back(); }
+  Seconds spent() override { return Seconds(0); }
 
  private:
   std::unique_ptr<DeviceGroup::Mark> mark_;
@@ -45,6 +48,24 @@ std::unique_ptr<DeviceGroup::Mark> hand_out(DeviceGroup& group, const at::Tensor
   });
   return group.mark();
 }
+
+// When the calling thread's work on a device has come so far.
+class Moment {
+ public:
+  explicit Moment(const at::Device& device) : event_(profile::make_event(device, profile::Timing::on)) {
+    if (event_) event_->record();
+  }
+  /// Waits until it is reached.
+  Seconds since(const Moment& earlier) const {
+    if (!event_) return host_ - earlier.host_;
+    event_->wait();
+    return event_->since(*earlier.event_);
+  }
+
+ private:
+  std::unique_ptr<profile::DeviceEvent> event_;  ///< null on a CPU, whose work is done by now
+  Coordinator::Clock::time_point host_ = Coordinator::Clock::now();
+};
 
 // Each member adds its slices of all vectors, in the order of the members, and may give them to the others. A
 // group's calls have one order for all members, so nobody hands out before it must.
@@ -70,22 +91,21 @@ class DirectSum final : public PendingSum {
 
   bool advance() override { return false; }
 
-  Seconds add() override {
+  void add() override {
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     mark_->hold_back();
-    profile::wait_for(flat_.device());
-    const auto start = Coordinator::Clock::now();
+    begin_.emplace(flat_.device());
     for (std::vector<at::Tensor>& theirs : theirs_) {
       for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
       if (group_.me() != 0) theirs[static_cast<std::size_t>(group_.me())].copy_(theirs[0]);
     }
-    profile::wait_for(flat_.device());
-    const Seconds elapsed = Coordinator::Clock::now() - start;
+    end_.emplace(flat_.device());
     if (hands_out_) mark_ = hand_out(group_, flat_, slices_);
-    return elapsed;
   }
 
   void finish() override { mark_->hold_back(); }
+
+  Seconds spent() override { return end_->since(*begin_); }
 
  private:
   /// Of a slice of this member's.
@@ -105,6 +125,7 @@ class DirectSum final : public PendingSum {
   bool hands_out_;
   std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
   std::unique_ptr<DeviceGroup::Mark> mark_;
+  std::optional<Moment> begin_, end_;  ///< of the additions
 };
 
 class DirectCollectives final : public Collectives {

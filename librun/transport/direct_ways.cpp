@@ -1,5 +1,7 @@
 #include "librun/transport/direct_ways.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -55,21 +57,36 @@ bool fits(const Group& members, const Placement& placement, const std::vector<st
 
 struct Wanted {
   Group members;
-  std::vector<std::shared_ptr<DeviceGroup>*> users;
+  bool one_way = false;  ///< the first member sends to the other one
+  std::vector<std::shared_ptr<DeviceGroup>*> users = {};
 };
+
+// NCCL connects two members at their first message, for which it waits until both have called. A worker that
+// expects a message may have to send one before: so the first ones go when all members are here.
+void begin(DeviceGroup& group, bool one_way) {
+  std::vector<at::Tensor> rooms;
+  group.together([&] {
+    for (int other = 0; other < group.size(); ++other) {
+      if (other == group.me()) continue;
+      if (!one_way || group.me() == 0)
+        group.send(other, rooms.emplace_back(at::zeros({1}, at::TensorOptions(group.device()))));
+      if (!one_way || group.me() != 0)
+        group.receive(other, rooms.emplace_back(at::zeros({1}, at::TensorOptions(group.device()))));
+    }
+  });
+  group.mark()->hold_back();
+}
 
 std::vector<Wanted> wanted_by(std::span<const Channel> channels, const std::function<bool(const Group&)>& may,
                               DeviceGroups& ways) {
   std::vector<Wanted> wanted;
-  using Way = std::tuple<WorkerId, WorkerId, int, int, StageId, bool>;
-  std::map<Way, std::size_t> known;
+  std::map<std::tuple<WorkerId, WorkerId, int>, std::size_t> known;  // from, to, lane
   for (std::size_t c = 0; c < channels.size(); ++c) {
     const Channel& of = channels[c];
     const Group members{of.from, of.to};
     if (!of.in_order || !may(members)) continue;
-    const Way way{of.from, of.to, of.layer, of.output, of.consumer, of.direction == Direction::gradient};
-    const auto [place, is_new] = known.emplace(way, wanted.size());
-    if (is_new) wanted.push_back({members, {}});
+    const auto [place, is_new] = known.emplace(std::tuple(of.from, of.to, of.lane), wanted.size());
+    if (is_new) wanted.push_back({.members = members, .one_way = true});
     wanted[place->second].users.push_back(&ways[c]);
   }
   return wanted;
@@ -85,7 +102,7 @@ DirectWays find_direct_ways(Mailbox& mailbox, const Placement& placement, std::s
   DirectWays ways{DeviceGroups(channels.size()), DeviceGroups(groups.size()), {}};
   std::vector<Wanted> wanted = wanted_by(channels, may, ways.channels);
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (may(groups[g])) wanted.push_back({groups[g], {&ways.collectives[g]}});
+    if (may(groups[g])) wanted.push_back({.members = groups[g], .users = {&ways.collectives[g]}});
   }
   if (wanted.empty()) return ways;
 
@@ -101,6 +118,7 @@ DirectWays find_direct_ways(Mailbox& mailbox, const Placement& placement, std::s
     const std::string& key = by_rank[static_cast<std::size_t>(placement.of(members.front()))][i];
     const auto me = static_cast<int>(mine - members.begin());
     ways.all.push_back(maker.join(key, me, static_cast<int>(members.size()), *mine));
+    begin(*ways.all.back(), wanted[i].one_way);
     for (std::shared_ptr<DeviceGroup>* const user : wanted[i].users) *user = ways.all.back();
   }
   return ways;

@@ -25,9 +25,10 @@ struct DeviceGroupMaker {
   std::function<std::shared_ptr<DeviceGroup>(const std::string& key, int me, int size, WorkerId worker)> join;
 };
 
-/// Channels between ranks whose messages keep their order, a group each (an evaluation's is that of its
-/// activations), and groups of workers on different ranks: where every member has a GPU of its own. `identity`:
-/// per worker here, which GPU it has; empty for another device. Blocks until all ranks have called it.
+/// Channels between ranks whose messages keep their order, a group for each lane from one worker to another
+/// (an evaluation's is that of a training's), and groups of workers on different ranks: where every member has
+/// a GPU of its own. `identity`: per worker here, which GPU it has; empty for another device. Blocks until all
+/// ranks have called it.
 DirectWays find_direct_ways(Mailbox& mailbox, const Placement& placement, std::span<const Channel> channels,
                             std::span<const Group> groups, const std::vector<std::string>& identity,
                             const DeviceGroupMaker& maker);

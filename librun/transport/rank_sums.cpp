@@ -82,11 +82,13 @@ class SliceSum final : public SumOnHost {
     return added_;
   }
 
-  Seconds add() override {
-    if (added_) return Seconds(0);
+  void add() override {
+    if (added_) return;
     await();
-    return add_and_hand_out();
+    spent_ = add_and_hand_out();
   }
+
+  Seconds spent() override { return spent_; }
 
  private:
   at::Tensor part(const Slice& slice) const { return part_of(flat_, slice); }
@@ -120,6 +122,7 @@ class SliceSum final : public SumOnHost {
   bool hands_out_;
   std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
   bool added_ = false;
+  Seconds spent_{};  ///< in add()
 };
 
 // The library adds while it is waited for.
@@ -135,7 +138,8 @@ class LibrarySum final : public SumOnHost {
     messages_.done();  // asking moves it on
     return true;
   }
-  Seconds add() override { return Seconds(0); }
+  void add() override {}
+  Seconds spent() override { return Seconds(0); }
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "librun/wiring/channels.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -189,6 +191,7 @@ int Channels::find(Direction direction, int edge, WorkerId from, WorkerId to) co
 void Channels::follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& forward_owners,
                       const Owners& backward_owners, int gradient_lag) {
   std::vector<Traffic> traffic(channels_.size());
+  std::map<std::pair<WorkerId, WorkerId>, BothEnds> between;
   const std::int64_t count = settled(streams);
   for (std::size_t w = 0; w < streams.size(); ++w) {
     const WorkerId me{static_cast<int>(w)};
@@ -198,21 +201,48 @@ void Channels::follow(std::span<const plan::Stream> streams, Direction forwards,
       const StagePorts& mine = ports(op.stage);
       const Direction direction = forward ? forwards : Direction::gradient;
       const Owners& owners = forward ? forward_owners : backward_owners;
-      const auto at = [&](WorkerId from, WorkerId to, const Port& port) -> Traffic& {
-        return traffic[static_cast<std::size_t>(find(direction, port.edge, from, to))];
-      };
       const int lag = forward ? 0 : gradient_lag;
-      for (const Port& port : forward ? mine.inputs : mine.output_gradients)
-        at(owners.of(port.peer, micro_batch), me, port).received.push_back(micro_batch - lag);
+      for (const Port& port : forward ? mine.inputs : mine.output_gradients) {
+        const WorkerId peer = owners.of(port.peer, micro_batch);
+        const int channel = find(direction, port.edge, peer, me);
+        traffic[static_cast<std::size_t>(channel)].received.push_back(micro_batch - lag);
+        between[{peer, me}].received.emplace_back(channel, micro_batch - lag);
+      }
       for (const Port& port : forward ? mine.outputs : mine.input_gradients) {
-        if (micro_batch + lag < count)
-          at(me, owners.of(port.peer, micro_batch), port).sent.push_back(micro_batch);
+        if (micro_batch + lag >= count) continue;
+        const WorkerId peer = owners.of(port.peer, micro_batch);
+        const int channel = find(direction, port.edge, me, peer);
+        traffic[static_cast<std::size_t>(channel)].sent.push_back(micro_batch);
+        between[{me, peer}].sent.emplace_back(channel, micro_batch);
       }
     });
   }
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     check_complete(channels_[c], traffic[c]);
     fit(channels_[c], traffic[c]);
+  }
+  for (const auto& [workers, ends] : between) find_lanes(ends);
+}
+
+// Each channel joins the first lane whose order stays one at both ends. A type that the first message tells
+// (autocast) is known to the receiver only when that has come, so such a channel has a lane of its own.
+void Channels::find_lanes(const BothEnds& ends) {
+  std::set<int> all;
+  for (const auto& [channel, micro_batch] : ends.sent) all.insert(channel);
+  std::vector<std::set<int>> lanes;
+  const auto is_open = [&](int channel) { return !channels_[static_cast<std::size_t>(channel)].dtype; };
+  for (const int channel : all) {
+    const auto may_join = [&](std::set<int> lane) {
+      if (is_open(channel) || is_open(*lane.begin())) return false;
+      lane.insert(channel);
+      const auto in_lane = [&](const auto& message) { return lane.contains(message.first); };
+      return std::ranges::equal(ends.sent | std::views::filter(in_lane),
+                                ends.received | std::views::filter(in_lane));
+    };
+    auto lane = std::ranges::find_if(lanes, may_join);
+    if (lane == lanes.end()) lane = lanes.emplace(lane);
+    lane->insert(channel);
+    channels_[static_cast<std::size_t>(channel)].lane = static_cast<int>(lane - lanes.begin());
   }
 }
 

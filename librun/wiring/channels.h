@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libplan/plan.h"
@@ -68,6 +69,11 @@ class Channels {
   void add(Direction direction, int edge, const Owners& owners, const Channel& pattern);
   void follow(std::span<const plan::Stream> streams, Direction forwards, const Owners& owners,
               const Owners& backward_owners, int gradient_lag);
+  /// What goes from one worker to another, as each of the two lists it: channel and micro-batch.
+  struct BothEnds {
+    std::vector<std::pair<int, std::int64_t>> sent, received;
+  };
+  void find_lanes(const BothEnds& ends);
 
   std::vector<StagePorts> ports_;  ///< per stage
   std::vector<Edge> edges_;

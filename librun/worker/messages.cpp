@@ -57,9 +57,12 @@ at::Tensor Worker::receive(const Operation& operation, Direction direction, cons
   at::Tensor tensor =
       job_.transport->receive(channel, gradient ? gradient_number_of(operation) : number_of(operation));
   if (stays) return tensor;
-  const bool copied = tensor.device() != device_;
-  tensor = profile::brought_to(device_, std::move(tensor));
-  return copied ? tensor : profile::received(tensor, memory_);
+  if (tensor.device() == device_) return profile::received(profile::brought_to(device_, tensor), memory_);
+  if (!device_.is_cuda()) return profile::brought_to(device_, std::move(tensor));
+  std::unique_ptr<profile::Arrivals>& arrivals =
+      arrivals_[{owner(direction, port.peer, operation), port.edge, gradient}];
+  if (!arrivals) arrivals = profile::make_arrivals(device_);
+  return profile::brought_to(*arrivals, tensor);
 }
 
 // A frame is as large as the others (check_frames).

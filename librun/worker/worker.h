@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "libprofile/device/arrivals.h"
 #include "libprofile/device/memory_meter.h"
 #include "librun/options/loss_scale.h"
 #include "librun/report/record.h"
@@ -182,6 +184,8 @@ class Worker {
   at::Device device_;
   at::Generator generator_;
   profile::MemoryAccount memory_;
+  /// From workers on other devices: from whom, by edge, and whether it is the gradient.
+  std::map<std::tuple<WorkerId, int, bool>, std::unique_ptr<profile::Arrivals>> arrivals_;
   std::map<StageId, Stage> stages_;
   std::map<StageId, OverlappedSum> sums_;      ///< until their AR
   std::optional<RemoteServer> remote_server_;  ///< none: the server is here, or there is none

@@ -159,6 +159,11 @@ TEST_SUITE("librun/check") {
     plan = make_plan(
         {.model = test::dropout_mlp(), .cuts = {3}, .schedule = "chimera", .shard = plan::Shard::optimizer});
     CHECK(refusal(plan, synthetic()).first == "accepted");
+    run::RunOptions fast = synthetic();
+    fast.all_reduce = run::AllReduce::fast;
+    CHECK(refusal(plan, fast).first ==
+          "--all-reduce fast: in this plan replicas share the optimizer's state, so each adds its own slice of "
+          "the gradients, in their order; leave it out, or plan with --shard none");
     plan::Program& program = plan.workers[1].program.program;
     const auto first = std::ranges::find(program, plan::OpKind::update, &plan::Op::kind);
     std::swap(*first, *std::next(first));

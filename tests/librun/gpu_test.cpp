@@ -345,5 +345,8 @@ TEST_SUITE("gpu/librun") {
   TEST_CASE("stages on two devices give the bits of one stage") {
     PP_NEEDS_CUDA(2);
     check_cuts(residual("1f1b"), {{4}, {9}}, Sharing::device_each);
+    // With {4, 9} the middle stage hands a gradient on as it came, from one device to the other and back.
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+      check_cuts(residual(schedule), {{3, 8}, {4, 9}}, Sharing::two_devices);
   }
 }

@@ -64,15 +64,8 @@ class OwnStream {
   std::optional<c10::cuda::CUDAStream> stream_;
 };
 
-class EventMark final : public DeviceGroup::Mark {
- public:
-  explicit EventMark(const c10::cuda::CUDAStream& stream) { event_.record(stream); }
-  bool done() override { return event_.query(); }
-  void hold_back() override { event_.block(c10::cuda::getCurrentCUDAStream(event_.device_index())); }
-
- private:
-  at::cuda::CUDAEvent event_{cudaEventDisableTiming};
-};
+/// A place in the group's stream: recorded when NCCL has handed the calls before it to the device.
+using Place = std::shared_ptr<at::cuda::CUDAEvent>;
 
 class NcclGroup final : public DeviceGroup {
  public:
@@ -92,6 +85,7 @@ class NcclGroup final : public DeviceGroup {
   ~NcclGroup() override {
     try {
       const c10::cuda::CUDAGuard guard(device());
+      if (communicator_ != nullptr && under_way_) await_ready(kMostFarewell);
       if (communicator_ != nullptr) check(ncclCommFinalize(communicator_));
       await_ready(kMostFarewell);
       static_cast<void>(ncclCommDestroy(std::exchange(communicator_, nullptr)));
@@ -121,11 +115,13 @@ class NcclGroup final : public DeviceGroup {
   // NCCL hears of the calls when all of them are known: what throws before leaves nothing open, and nobody
   // aborts the communicator between the first and the last.
   void together(const std::function<void()>& calls) override {
+    settle();
     grouped_.emplace();
     try {
       calls();
     } catch (...) {
       grouped_.reset();
+      held_.clear();
       throw;
     }
     const std::vector<Call> all = *std::exchange(grouped_, std::nullopt);
@@ -143,8 +139,10 @@ class NcclGroup final : public DeviceGroup {
   }
 
   std::unique_ptr<Mark> mark() override {
-    const c10::cuda::CUDAGuard guard(device());
-    return std::make_unique<EventMark>(*stream_);
+    open_.push_back(std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming));
+    auto mark = std::make_unique<EventMark>(*this, open_.back());
+    if (!under_way_) settle();
+    return mark;
   }
 
   std::string failure() override {
@@ -163,9 +161,24 @@ class NcclGroup final : public DeviceGroup {
   }
 
  private:
-  using Call = std::function<ncclResult_t()>;  ///< holds its tensor: a use counts from when it is handed over
+  using Call = std::function<ncclResult_t()>;
+
+  class EventMark final : public Mark {
+   public:
+    EventMark(NcclGroup& group, Place place) : group_(group), place_(std::move(place)) {}
+    bool done() override { return group_.is_settled() && place_->query(); }
+    void hold_back() override {
+      group_.settle();
+      place_->block(c10::cuda::getCurrentCUDAStream(place_->device_index()));
+    }
+
+   private:
+    NcclGroup& group_;
+    Place place_;
+  };
 
   void call(const at::Tensor& tensor, Call body) {
+    if (!grouped_) settle();  // or its kernel would wait for what this call waits for
     const c10::cuda::CUDAGuard guard(device());
     behind_.record(c10::cuda::getCurrentCUDAStream(device().index()));
     behind_.block(*stream_);
@@ -173,6 +186,7 @@ class NcclGroup final : public DeviceGroup {
       const c10::cuda::CUDAStreamGuard in(*stream_);
       keep()(tensor);
     }
+    held_.push_back(tensor);
     if (grouped_) return grouped_->push_back(std::move(body));
     hand_over(body);
   }
@@ -183,7 +197,31 @@ class NcclGroup final : public DeviceGroup {
       if (communicator_ == nullptr) fail("the group was given up");
       check(body());
     }
-    await_ready();
+    under_way_ = true;
+  }
+
+  /// NCCL hands calls to the device by a thread of its own, tens of microseconds later. They are waited for
+  /// when the next one is made, or when a place behind them is asked for: mostly they are over by then.
+  void settle() {
+    if (std::exchange(under_way_, false)) await_ready();
+    held_.clear();
+    const c10::cuda::CUDAGuard guard(device());
+    for (const Place& place : std::exchange(open_, {})) place->record(*stream_);
+  }
+
+  bool is_settled() {
+    if (under_way_ && !is_ready()) return false;
+    settle();
+    return true;
+  }
+
+  bool is_ready() {
+    const std::lock_guard held(mutex_);
+    ncclResult_t state = ncclSuccess;
+    if (communicator_ == nullptr) fail("the group was given up");
+    check(ncclCommGetAsyncError(communicator_, &state));
+    check(state);
+    return state == ncclSuccess;
   }
 
   // A message is handed over within tens of microseconds, which a sleep would double; a partner that has yet to
@@ -194,14 +232,7 @@ class NcclGroup final : public DeviceGroup {
     while (true) {
       const Clock::duration waited = Clock::now() - begin;
       if (waited > most) fail("a communicator does not become ready");
-      {
-        const std::lock_guard held(mutex_);
-        ncclResult_t state = ncclSuccess;
-        if (communicator_ == nullptr) fail("the group was given up");
-        check(ncclCommGetAsyncError(communicator_, &state));
-        check(state);
-        if (state == ncclSuccess) return;
-      }
+      if (is_ready()) return;
       if (waited < kSoon) {
         std::this_thread::yield();
       } else {
@@ -213,7 +244,10 @@ class NcclGroup final : public DeviceGroup {
   OwnStream stream_;
   at::cuda::CUDAEvent behind_{cudaEventDisableTiming};
   std::optional<std::vector<Call>> grouped_;  ///< those of together() so far
-  std::mutex mutex_;                          ///< of what follows, which is null once it was given up
+  bool under_way_ = false;                    ///< the last call may not have been handed to the device
+  std::vector<Place> open_;                   ///< behind it
+  std::vector<at::Tensor> held_;  ///< its tensors: the allocator sees a use once it is in the stream
+  std::mutex mutex_;              ///< of what follows, which is null once it was given up
   ncclComm_t communicator_ = nullptr;
 };
 

@@ -9,9 +9,10 @@
 namespace pp::profile {
 namespace {
 
-/// Memory that CUDA's allocator might have handed out, seen as a block of LibTorch.
+/// Memory that CUDA's allocator might have handed out, seen as a block of LibTorch: its context is its address.
 c10::DataPtr block_at(std::uintptr_t address) {
-  return {reinterpret_cast<void*>(address), c10::Device(c10::DeviceType::CUDA, 0)};
+  auto* memory = reinterpret_cast<void*>(address);
+  return {memory, memory, &c10::detail::deleteNothing, c10::Device(c10::DeviceType::CUDA, 0)};
 }
 
 }  // namespace
@@ -53,6 +54,9 @@ TEST_SUITE("libprofile/device/foreign_blocks") {
     CHECK(sender.charged_since(block_at(0x5000), mark));
     CHECK_FALSE(receiver.charged_since(block_at(0x5000), 0));
 
+    const c10::DataPtr referring(reinterpret_cast<void*>(0x5000), c10::Device(c10::DeviceType::CUDA, 0));
+    end_charge(referring);  // somebody else's view of the block
+    CHECK(sender.live() == Bytes(30));
     end_charge(block_at(0x5000));
     CHECK(sender.live() == Bytes(10));
     detail::foreign_blocks().freed(0x4000);

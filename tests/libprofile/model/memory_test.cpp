@@ -2,6 +2,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/ones.h>
 
+#include <vector>
+
 #include "libprofile/model/segment.h"
 #include "tests/libprofile/model/counting_allocator.h"
 #include "tests/libprofile/model/graph_builder.h"
@@ -52,9 +54,41 @@ struct Fixture {
   std::int64_t held() const { return allocator.live() - before; }
 };
 
+/// What is held when each layer's forward has ended.
+struct HeldAfter final : LayerObserver {
+  explicit HeldAfter(CountingAllocator& of) : allocator(of) {}
+  void begin(int, Phase) override {}
+  void end(int, Phase) override { bytes.push_back(allocator.live()); }
+  CountingAllocator& allocator;
+  std::vector<std::int64_t> bytes;
+};
+
 }  // namespace
 
 TEST_SUITE("libprofile/model/memory") {
+  // 1000 floats, of which relu keeps its result alone: an input that is given away goes with the first relu.
+  TEST_CASE("an input that is given away goes with its last reader, another one stays with its owner") {
+    CountingAllocator& allocator = CountingAllocator::install();
+    const ResolvedModel model = GraphBuilder()
+                                    .input("x", {500})
+                                    .layer("a", "relu", {"x"})
+                                    .layer("b", "relu", {"a"})
+                                    .output("b")
+                                    .build();
+    const Segment segment(model, {0, 1}, false);
+    const auto weights = segment.initial_weights(1, DType::float32);
+    const auto after_first = [&](bool gives) {
+      const std::int64_t before = allocator.live();
+      HeldAfter held(allocator);
+      Tensors inputs{at::ones({2, 500})};
+      const PassContext context{.key = {}, .buffers = {}};
+      const Pass pass = gives ? segment.forward(weights, std::move(inputs), context, &held)
+                              : segment.forward(weights, TensorSpan(inputs), context, &held);
+      return held.bytes.front() - before;
+    };
+    CHECK(after_first(false) - after_first(true) == 4000);
+  }
+
   TEST_CASE("after forward a pass holds the saved tensors only") {
     const Fixture f;
     Pass pass = f.forward(f.weights);

@@ -194,6 +194,10 @@ TEST_SUITE("libprofile/model/optimizer") {
       second->set_state(first->state());
       for (int step = 0; step < 2; ++step) second->step(halves, gradients, 0.1);
       CHECK(all[0].equal(halves[0]));
+      const std::vector<Tensor> of_whole{at::ones({6})}, of_second{at::ones({6})};
+      whole->predict(all, of_whole, 0.3);
+      second->predict(halves, of_second, 0.3);
+      CHECK(of_whole[0].equal(of_second[0]));
     }
   }
 

@@ -29,8 +29,8 @@ struct FirstStage {
   }
   at::Tensor weight() const { return stage.weights().layers.front().front().detach(); }
   void forward(int m) {
-    stage.forward(m, m, std::vector<at::Tensor>{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)}, {1, 0, m},
-                  generator);
+    std::vector<at::Tensor> inputs{at::full({2, 5}, 0.1 * (m + 1), at::kDouble)};
+    stage.forward(m, m, inputs, {1, 0, m}, generator);
   }
   void backward(int m) {
     std::vector<model::Tensors> arrived{{at::full({2, 6}, 1.0, at::kDouble)}};

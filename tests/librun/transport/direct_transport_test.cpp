@@ -78,16 +78,19 @@ void on_gpu(const Body& body) {
 }  // namespace
 
 TEST_SUITE("librun/transport/direct_transport") {
-  TEST_CASE(
-      "a channel between GPUs has a group of its own at both ends, an evaluation that of its activation") {
-    std::vector<run::Channel> channels{channel(0, 1), channel(1, 0), channel(0, 1), channel(1, 2)};
+  TEST_CASE("a lane of channels between GPUs has a group at both ends, an evaluation that of a training's") {
+    std::vector<run::Channel> channels{channel(0, 1), channel(1, 0), channel(0, 1),
+                                       channel(1, 2), channel(0, 1), channel(0, 1)};
     channels[1].direction = run::Direction::gradient;
     channels[2].direction = run::Direction::evaluation;
+    channels[5].lane = 1;
     const auto ways = ways_of(channels, {}, {"a", "b", "c"});
-    CHECK(ways[0].all.size() == 2);
-    CHECK(ways[1].all.size() == 3);
+    CHECK(ways[0].all.size() == 3);
+    CHECK(ways[1].all.size() == 4);
     CHECK(ways[2].all.size() == 1);
     CHECK(ways[0].channels[0].get() == ways[0].channels[2].get());
+    CHECK(ways[0].channels[0].get() == ways[0].channels[4].get());
+    CHECK(ways[0].channels[0].get() != ways[0].channels[5].get());
     CHECK(ways[0].channels[0].get() != ways[0].channels[1].get());
     CHECK(ways[0].channels[0]->me() == 0);  // the sender is first
     CHECK(ways[0].channels[1]->me() == 1);
@@ -252,6 +255,66 @@ TEST_SUITE("gpu/librun/transport/nccl") {
       CHECK(sent.cpu().equal(at::arange(1000, at::kFloat)));
       CHECK(mark->done());
       CHECK(group.failure() == "");
+    });
+  }
+
+  // NCCL hands calls to the device later: a place behind them is no place before.
+  TEST_CASE("a place is behind the calls before it and before the calls after it") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::TensorOptions options = at::TensorOptions(device).dtype(at::kFloat);
+      const at::Tensor room = at::full({1000}, 0.0, options);
+      std::vector<std::unique_ptr<run::DeviceGroup::Mark>> marks;
+      std::vector<at::Tensor> found;
+      for (int i = 1; i <= 3; ++i) {
+        const at::Tensor sent = at::full({1000}, static_cast<double>(i), options);
+        group.together([&] {
+          group.send(0, sent);
+          group.receive(0, room);
+        });
+        marks.push_back(group.mark());
+        marks.back()->hold_back();
+        found.push_back(room.clone());
+      }
+      for (int i = 1; i <= 3; ++i) CHECK(found[static_cast<std::size_t>(i - 1)].eq(i).all().item<bool>());
+      for (const auto& mark : marks) CHECK(mark->done());
+    });
+  }
+
+  TEST_CASE("a call returns before NCCL has handed it to the device, and a place is asked without waiting") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::Tensor sent = at::full({1000}, 3.0, at::TensorOptions(device).dtype(at::kFloat));
+      const at::Tensor received = at::zeros_like(sent);
+      group.together([&] {
+        group.send(0, sent);
+        group.receive(0, received);
+      });
+      const auto mark = group.mark();
+      for (int i = 0; i < 100'000 && !mark->done(); ++i) continue;
+      CHECK(mark->done());
+      mark->hold_back();
+      CHECK(received.cpu().equal(sent.cpu()));
+    });
+  }
+
+  // Nothing of the group's stream is left to be done when the tensor is dropped: not even the message.
+  TEST_CASE("what is sent stays until NCCL has handed it to the device") {
+    PP_NEEDS_CUDA(1);
+    on_gpu([](const at::Device& device, run::DeviceGroup& group) {
+      const at::TensorOptions options = at::TensorOptions(device).dtype(at::kFloat);
+      at::Tensor sent = at::full({1 << 20}, 3.0, options);
+      const at::Tensor received = at::zeros_like(sent);
+      group.together([&] {
+        group.send(0, sent);
+        group.receive(0, received);
+      });
+      profile::wait_for(device);
+      sent.reset();
+      const at::Tensor other = at::full({1 << 20}, 7.0, options);
+      profile::wait_for(device);
+      group.mark()->hold_back();
+      CHECK(received.eq(3).all().item<bool>());
     });
   }
 

@@ -140,6 +140,37 @@ TEST_SUITE("librun/wiring/channels") {
            .micro_batches = 1});
   }
 
+  // Two tensors go from the first stage to the second one: with each micro-batch one behind the other.
+  TEST_CASE("channels with one order at both ends share a lane, unless a first message tells their type") {
+    const Parts parts(make_plan({.model = test::skip_mlp(), .cuts = {3}, .schedule = "1f1b"}));
+    for (const bool autocast : {false, true}) {
+      const Channels channels = parts.channels({.autocast = autocast});
+      for (const Direction direction : {Direction::activation, Direction::gradient, Direction::evaluation}) {
+        const std::vector<const Channel*> found = of(channels, direction);
+        REQUIRE(found.size() == 2);
+        CHECK(found[0]->lane == 0);
+        CHECK(found[1]->lane == (autocast ? 1 : 0));
+      }
+    }
+  }
+
+  // Stages 0 and 2 on worker 0, 1 and 3 on worker 1. Sent from 0 to 1: a0.0 a0.1 a2.0 a2.1 g2.0 g2.1; received:
+  // a0.0 a2.0 a0.1 a2.1 g2.0 g2.1. So a2 overtakes a0, and both are in front of the gradients.
+  TEST_CASE("channels whose messages overtake each other's have lanes of their own") {
+    Parts parts(
+        make_plan({.model = test::mlp(3), .cuts = {1, 3, 5}, .schedule = "interleaved", .micro_batches = 2}));
+    const auto program = [](const char* text) { return plan::steps_of(plan::parse_program(text), 2); };
+    parts.training[0] = program("F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 B0.0 B0.1 U0 U2");
+    parts.training[1] = program("F1.0 F3.0 B3.0 F1.1 F3.1 B3.1 B1.0 B1.1 U1 U3");
+    std::vector<std::pair<int, int>> lanes;  // by the stage that reads
+    const Channels channels = parts.channels();
+    for (const Channel& channel : channels.list()) {
+      if (channel.direction != Direction::evaluation && channel.from == WorkerId{0})
+        lanes.emplace_back(number(channel.consumer), channel.lane);
+    }
+    CHECK(lanes == std::vector<std::pair<int, int>>{{1, 0}, {2, 0}, {3, 1}});
+  }
+
   TEST_CASE("where messages are received in another order, the window holds those that are overtaken") {
     // The gradient of 0 is received first and sent after those of 7 to 1: eight at once, at least. Twice the
     // eight in flight is more.
