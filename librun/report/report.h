@@ -15,6 +15,7 @@
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
 #include "librun/report/lost_attempt.h"
+#include "librun/report/slow_devices.h"
 #include "librun/stage/graph_count.h"
 
 namespace pp::run {
@@ -62,6 +63,8 @@ struct OpTime {
   std::int64_t count = 0;
   Seconds predicted{};  ///< 0 where the plan says nothing
   Seconds median{};     ///< measured
+  /// The same on each worker of a stage that has several; 0: it has done none.
+  std::vector<Seconds> replicas = {};
   bool operator==(const OpTime&) const = default;
 };
 
@@ -122,6 +125,7 @@ struct RunReport {
   std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
   std::optional<ResumedFrom> resumed;
   std::vector<LostAttempt> lost_attempts;  ///< before this one, in order
+  std::vector<SlowDevice> slow_devices;    ///< that took longer than promised for a while
   std::optional<CheckpointsReport> checkpoints;
   std::optional<ReplicasReport> replicas;  ///< none: they do not train apart
   std::optional<FramesReport> frames;      ///< none: no stream of frames
