@@ -220,6 +220,16 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
                    "CUDA: wait for the device after every operation, for measuring; the bits are the same");
 }
 
+cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within) {
+  return command
+      .add_option_function(
+          "--rebalance", [&within](const std::string& text) { within = parse_seconds(text, "--rebalance"); },
+          "with --keep-going: where devices are slower than planned, go on with a plan for their speeds after "
+          "a "
+          "checkpoint, if that repays the restart within this time (10min)")
+      .type_name("TIME");
+}
+
 void claim_data(const run::ExecutionOptions& options) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(options.data, ignored)) cli::claim_input(options.data);

@@ -145,7 +145,6 @@ TEST_SUITE("apps/keep_going") {
               "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR"));
     CHECK(has(refusal({"-", "--data", "synthetic", "--steps", "4", "--keep-going", "--checkpoint", "ck"}),
               "give files"));
-    CHECK(has(refusal(with(kJob, {"--attempts", "2"})),
-              "--attempts counts the starts of --keep-going; add that"));
+    CHECK(has(refusal(with(kJob, {"--attempts", "2"})), "--attempts belongs to --keep-going; add that"));
   }
 }
