@@ -82,8 +82,8 @@ class OtherPlans {
   virtual std::string plan() const = 0;
 };
 
-/// The newest checkpoint's step; nothing where the folder is not there or has none.
-std::optional<std::int64_t> newest_checkpoint(const std::string& folder);
+/// The newest checkpoint's step in any of the folders; nothing where they are not there or have none.
+std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders);
 
 /// Whether a start that follows has other machines or another plan than the one before it.
 enum class Circumstances { same, changed };

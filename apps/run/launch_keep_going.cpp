@@ -50,7 +50,7 @@ class Launched {
         current_(launch.planning.first),
         state_(std::filesystem::path(launch.checkpoint) / "launch"),
         attempts_({.attempts = launch.attempts,
-                   .last_checkpoint = [this] { return newest_checkpoint(launch_.checkpoint); },
+                   .last_checkpoint = [this] { return last_checkpoint(); },
                    .say = [](const std::string& line) { cli::warn(line); }}) {
     if (launch.rebalance) rebalancer_.emplace(planning_, *launch.rebalance);
   }
@@ -71,6 +71,10 @@ class Launched {
     if (std::ranges::any_of(current_.plan.devices, cuda)) fleet_.note_devices(ask(fleet_.there()));
   }
 
+  std::optional<std::int64_t> last_checkpoint() const {
+    return newest_checkpoint({launch_.checkpoint, value_of(launch_.options.arguments, "--buddy").value_or("")});
+  }
+
   std::vector<std::optional<HostAnswer>> ask(const std::vector<Host>& hosts) const {
     return ask_hosts(hosts, launch_.launcher, launch_.options.program, kProbe);
   }
@@ -78,7 +82,7 @@ class Launched {
   std::vector<std::string> command() {
     LaunchOptions options = launch_.options;
     options.plan = current_.file;
-    if (!attempts_.lost().empty() && newest_checkpoint(launch_.checkpoint))
+    if (!attempts_.lost().empty() && last_checkpoint())
       options.arguments = with_value(options.arguments, "--resume", launch_.checkpoint);
     options.arguments.insert(options.arguments.begin(), {"--launch-state", state_.folder().string()});
     return launch_command(current_.plan, fleet_.there(), launch_.launcher, options);

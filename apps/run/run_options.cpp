@@ -12,16 +12,25 @@ namespace pp::run_tool {
 
 namespace {
 
-void set_interval(run::RunOptions& run, const std::string& text) {
+std::optional<std::int64_t> steps_in(const std::string& text) {
   std::int64_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error == std::errc() && end == text.data() + text.size()) return steps;
+  return std::nullopt;
+}
+
+void set_interval(run::RunOptions& run, const std::string& text) {
   run.checkpoint_auto = text == "auto";
   if (run.checkpoint_auto) return;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (error == std::errc() && end == text.data() + text.size()) {
-    run.checkpoint_steps = steps;
-  } else {
-    run.checkpoint_time = parse_seconds(text, "--every");
-  }
+  run.checkpoint_steps = steps_in(text);
+  if (!run.checkpoint_steps) run.checkpoint_time = parse_seconds(text, "--every");
+}
+
+void set_copy_interval(run::RunOptions& run, const std::string& text) {
+  run.copy_steps = steps_in(text);
+  if (!run.copy_steps) run.copy_time = parse_seconds(text, "--copy-every");
+  if (run.copy_steps.value_or(1) < 1 || run.copy_time <= Seconds())
+    throw Error(ErrorKind::usage, "--copy-every " + text + ": must be above 0");
 }
 
 }  // namespace
@@ -192,6 +201,18 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command
       .add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder, the last one at the end")
       .type_name("DIR")
+      .group("Checkpoints");
+  command
+      .add_option("--buddy", run.buddy,
+                  "write checkpoints to this folder in memory (/dev/shm/NAME), and copy one to that of "
+                  "--checkpoint from time to time and at the end")
+      .type_name("DIR")
+      .group("Checkpoints");
+  command
+      .add_option_function(
+          "--copy-every", [&run](const std::string& text) { set_copy_interval(run, text); },
+          "with --buddy: from one copy to the next, steps or a time; default: 10min")
+      .type_name("N|TIME")
       .group("Checkpoints");
   command
       .add_option_function(

@@ -177,8 +177,12 @@ BalanceJob load_balance(const Options& options) {
 /// In a child, how it starts; nothing in the parent, when all is over.
 std::optional<Start> start_child(const Options& options, const SharedProgress& progress, cli::Shell& shell) {
   check_keep_going(options);
-  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint.string()); },
-                     .say = cli::warn};
+  KeepGoing settings{
+      .last_checkpoint =
+          [&] {
+            return newest_checkpoint({options.run.checkpoint.string(), options.run.buddy.string()});
+          },
+      .say = cli::warn};
   if (options.attempts) settings.attempts = *options.attempts;
   std::optional<RebalancedTraining> others;
   if (options.rebalance) others.emplace(load_balance(options));

@@ -45,7 +45,8 @@ constexpr std::array kRows{
         "hosts? text, to_next_s? number"},
     ObjectRow{"slow_device", "worker count, first_step count, last_step? count, factor positive"},
     ObjectRow{"written_checkpoints",
-              "written count, size_bytes count, pause_s number, write_s number, cost_s? number, interval_s? "
+              "written count, size_bytes count, pause_s number, write_s number, copies? count, cost_s? number, "
+              "interval_s? "
               "number"},
     ObjectRow{"frames", "period_s number, latency_s number, delay count"},
     ObjectRow{
