@@ -53,12 +53,13 @@ std::string stages_text(const Plan& plan) {
 
 int gpu_count(const Plan& plan) { return static_cast<int>(plan.devices.size()) * plan.tensor_degree; }
 
+const Device& device_of(const Plan& plan, WorkerId worker) {
+  return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
+}
+
 double slowest_speed(const Plan& plan, const Stage& stage) {
   double speed = std::numeric_limits<double>::infinity();
-  for (const WorkerId worker : stage.workers) {
-    const DeviceId id = plan.workers[index(worker)].device;
-    speed = std::min(speed, std::ranges::find(plan.devices, id, &Device::id)->speed);
-  }
+  for (const WorkerId worker : stage.workers) speed = std::min(speed, device_of(plan, worker).speed);
   return speed;
 }
 

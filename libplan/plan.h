@@ -180,10 +180,34 @@ struct Alternative {
   bool operator==(const Alternative&) const = default;
 };
 
-/// The times of the profile were corrected by what runs measured (cost/calibration.h).
+/// By how much the times of a layer were corrected.
+struct LayerCorrection {
+  std::string layer;
+  double forward = 1, backward = 1, input_gradient = 1, weight_gradient = 1;
+  bool operator==(const LayerCorrection&) const = default;
+};
+struct UpdateCorrection {
+  std::string optimizer;  ///< of the profile
+  double factor = 1;
+  bool operator==(const UpdateCorrection&) const = default;
+};
+/// Of a device of the machine, as a run measured it.
+struct MeasuredSpeed {
+  DeviceId device{};
+  std::string node;
+  double speed = 1;  ///< as Device::speed
+  bool operator==(const MeasuredSpeed&) const = default;
+};
+
+/// What runs measured, as factors of the profile's times and speeds of devices (report/calibration.h). Factors
+/// of 1 are left out.
 struct Calibration {
   std::vector<std::string> reports;  ///< hashes
-  double least = 1, largest = 1;     ///< of the factors
+  double least = 1, largest = 1;     ///< of the factors of times
+  std::vector<LayerCorrection> layers = {};
+  std::optional<LayerCorrection> loss = std::nullopt;
+  std::vector<UpdateCorrection> updates = {};
+  std::vector<MeasuredSpeed> devices = {};
   bool operator==(const Calibration&) const = default;
 };
 
@@ -235,6 +259,9 @@ std::string stages_text(const Plan& plan);
 
 /// Devices times Plan::tensor_degree: what the cluster has, whether the plan uses it or not.
 int gpu_count(const Plan& plan);
+
+/// Where the worker runs.
+const Device& device_of(const Plan& plan, WorkerId worker);
 
 /// Of the stage's slowest device, whose speed its prices are of.
 double slowest_speed(const Plan& plan, const Stage& stage);

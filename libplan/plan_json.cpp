@@ -1,6 +1,7 @@
 // The keys of pp.plan.
 #include <nlohmann/json.hpp>
 
+#include "libplan/calibration_json.h"
 #include "libplan/json_values.h"
 #include "libplan/plan.h"
 #include "libplan/prediction_json.h"
@@ -181,16 +182,6 @@ Json to_json(const Alternative& alternative) {
   if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
   if (alternative.tensor_degree > 0) json["tensor_degree"] = alternative.tensor_degree;
   return json;
-}
-
-Calibration read_calibration(ObjectReader& reader) {
-  return {reader.texts("reports"), reader.number("least_factor"), reader.number("largest_factor")};
-}
-
-Json to_json(const Calibration& calibration) {
-  return {{"reports", calibration.reports},
-          {"least_factor", calibration.least},
-          {"largest_factor", calibration.largest}};
 }
 
 Machine read_machine(ObjectReader& reader) {

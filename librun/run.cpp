@@ -90,6 +90,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
     report.replicas =
         replicas_report(records[index(job.plan.stages.front().workers.front())]->server, report.steps);
   report.history = driver.history();
+  report.slow_devices = driver.slow_devices();
   add_measurements(report, driver.steps(), records);
   if (job.setup.clocked) {
     report.frames = frames_report(records, static_cast<int>(job.plan.stages.size()));

@@ -128,7 +128,7 @@ plan::PlanRequest request_for(const PlanningCase& one, const Options& options) {
 void complete(plan::Plan& plan, const PlanningCase& one, const plan::PlanRequest& request) {
   plan::add_expected_step(plan, one.profile, request);
   plan.profile_hash = one.hash;
-  if (!one.runs.empty()) plan.calibration = plan::summary_of(one.runs);
+  plan.calibration = one.calibration;
 }
 
 plan::MachinePlans plans_for(const PlanningCase& one, const Options& options, Seconds& left,

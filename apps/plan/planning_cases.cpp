@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/output.h"
+#include "libplan/price/corrected.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
 
@@ -73,14 +74,17 @@ void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>&
     });
   }
   for (PlanningCase& one : cases) {
-    if (!one.runs.empty()) one.profile = plan::calibrated(one.profile, one.runs);
+    if (one.runs.empty()) continue;
+    one.calibration = plan::calibration_of(one.profile, one.runs);
+    one.profile = plan::corrected(one.profile, *one.calibration);
+    one.cluster = plan::corrected(one.cluster, *one.calibration);
   }
 }
 
 std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files) {
   std::vector<PlanningCase> cases;
   for (const std::string& file : files) {
-    PlanningCase& one = cases.emplace_back(PlanningCase{file, cli::load(file, parse_profile), {}, {}, {}});
+    PlanningCase& one = cases.emplace_back(PlanningCase{file, cli::load(file, parse_profile), {}, {}, {}, {}});
     one.hash = profile_hash(one.profile);
   }
   for (std::size_t i = 1; i < cases.size(); ++i) {

@@ -1,6 +1,7 @@
 // The profiles of a request, each with the machine that its own devices make.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct PlanningCase {
   Profile profile;
   std::string hash;  ///< of the profile as it was read
   Cluster cluster;
-  std::vector<plan::RunFactors> runs;  ///< what corrected the profile since
+  std::vector<plan::RunFactors> runs;  ///< what corrected profile and cluster since
+  std::optional<plan::Calibration> calibration;
 };
 
 /// The profiles, without a machine. Several are of one model and type, and of CPU devices of different numbers
@@ -26,8 +28,8 @@ std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files);
 /// pp::Error (usage) that names the file.
 void place(std::vector<PlanningCase>& cases, const ClusterOptions& options);
 
-/// Corrects each profile by the reports (pp.report) of runs; of several profiles by those whose plans were made
-/// from it. Throws pp::Error (data) that names the report.
+/// Corrects each profile and its machine by the reports (pp.report) of runs; of several profiles by those whose
+/// plans were made from it. Throws pp::Error (data) that names the report.
 void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports);
 
 }  // namespace pp::plan_tool

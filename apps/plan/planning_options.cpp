@@ -241,7 +241,8 @@ void add_calibrate_option(const cli::Command& command, std::vector<std::string>&
   command
       .add_option(
           "--calibrate", reports,
-          "a report.json of pp-run: times of the layers as it measured them; of several the median counts")
+          "a report.json of pp-run: times of the layers, and for a plan speeds of the devices, as it measured "
+          "them; of several the median counts")
       .allow_extra_args(false)
       .type_name("REPORT")
       .group("Profile");

@@ -94,12 +94,19 @@ std::string alternatives_table(const Plan& plan) {
   return table.text();
 }
 
-/// `calibrated by 2 reports: times of layers by 0.97 to 1.31`; nothing where the profile counts as it is.
+/// `calibrated by 2 reports: times of the profile by factors of 0.97 to 1.31; speed of device 1: 0.49`; nothing
+/// where the profile counts as it is.
 std::string calibration_text(const Plan& plan) {
   if (!plan.calibration) return "";
-  return "calibrated by " + counted(std::ssize(plan.calibration->reports), "report") +
-         ": times of the profile by factors of " + cli::cell(plan.calibration->least, 3) + " to " +
-         cli::cell(plan.calibration->largest, 3) + '\n';
+  std::string text = "calibrated by " + counted(std::ssize(plan.calibration->reports), "report") +
+                     ": times of the profile by factors of " + cli::cell(plan.calibration->least, 3) + " to " +
+                     cli::cell(plan.calibration->largest, 3);
+  for (const plan::MeasuredSpeed& one : plan.calibration->devices) {
+    text += "; speed of device " + std::to_string(number(one.device));
+    if (!one.node.empty()) text += " of " + cli::shown(one.node);
+    text += ": " + cli::cell(one.speed, 3);
+  }
+  return text + '\n';
 }
 
 /// Of the machines that competed, a sentence each.

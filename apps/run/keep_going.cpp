@@ -27,13 +27,19 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook(20);
 
 // Waits for the child; passes an interruption on, once. Whoever sent it may have told the child as well, which
-// takes two signals in one second for one wish, but not the same one twice: so it gets another one.
-ChildEnd await(pid_t child) {
+// takes two signals in one second for one wish, but not the same one twice: so it gets another one. `stop`: why
+// the child should stop, asked until it is told.
+ChildEnd await(pid_t child, const std::function<std::optional<std::string>()>& stop,
+               std::optional<std::string>& stopped) {
   bool told = false;
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
     if (cli::interrupted() && !told) {
       kill(child, cli::interruption() == SIGTERM ? SIGINT : SIGTERM);
+      told = true;
+    }
+    if (!told && (stopped = stop())) {
+      kill(child, SIGTERM);
       told = true;
     }
     std::this_thread::sleep_for(kLook);
@@ -80,15 +86,19 @@ std::optional<Seconds> Patience::after_loss(bool wrote_checkpoint) {
   return Seconds(std::min(kLongest, static_cast<double>(1 << std::min(in_vain_ - 1, 10))));
 }
 
-std::optional<std::int64_t> newest_checkpoint(const std::string& folder) {
-  if (!run::has_checkpoints(folder)) return std::nullopt;
-  const std::string name = run::checkpoints_of(folder).front().filename().string();
-  return std::stoll(name.substr(name.find('-') + 1));
+std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders) {
+  std::optional<std::int64_t> newest;
+  for (const std::string& folder : folders) {
+    if (folder.empty() || !run::has_checkpoints(folder)) continue;
+    newest = std::max(newest.value_or(0), run::step_of_checkpoint(run::checkpoints_of(folder).front()));
+  }
+  return newest;
 }
 
 void Attempts::begin() {
   before_ = settings_.last_checkpoint();
   begin_ = Clock::now();
+  if (!lost_.empty()) lost_.back().to_next = begin_ - ended_;
 }
 
 bool Attempts::is_lost(const ChildEnd& end, std::int64_t done, bool ended) {
@@ -105,11 +115,17 @@ void Attempts::stopped(const std::string& why, std::int64_t done) {
 
 void Attempts::note(const std::string& how, std::int64_t done) {
   const std::optional<std::int64_t> after = settings_.last_checkpoint();
+  ended_ = Clock::now();
   lost_.push_back({.how = how,
                    .first_step = first_step(),
                    .steps_done = std::max(done, after.value_or(0)),
                    .checkpoint = after,
-                   .time = Clock::now() - begin_});
+                   .time = ended_ - begin_});
+}
+
+void Attempts::describe(const std::string& plan, const std::string& hosts) {
+  lost_.back().plan = plan;
+  lost_.back().hosts = hosts;
 }
 
 std::string Attempts::loss() const {
@@ -146,7 +162,7 @@ void rest(Seconds time) {
   while (Clock::now() < end && !cli::interrupted()) std::this_thread::sleep_for(kLook);
 }
 
-std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings,
+std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings, OtherPlans* others,
                                                         const SharedProgress& progress, int& code) {
   Attempts attempts(settings);
   cli::catch_interrupts();
@@ -155,6 +171,7 @@ std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& setting
     attempts.begin();
     progress->step = attempts.first_step();
     progress->ended = false;
+    if (others) others->begin();
     const pid_t child = fork();
     if (child < 0)
       throw Error(ErrorKind::run, std::string("no process can be started for the training: ") +
@@ -165,9 +182,19 @@ std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& setting
       if (getppid() != parent) raise(SIGTERM);
       return attempts.lost();
     }
-    const ChildEnd end = await(child);
+    std::optional<std::string> why;
+    const auto stop = [&] { return others ? others->stop(progress->step) : std::nullopt; };
+    const ChildEnd end = await(child, stop, why);
     code = code_of(end);
-    if (cli::interrupted() || !attempts.is_lost(end, progress->step, progress->ended)) return std::nullopt;
+    if (cli::interrupted()) return std::nullopt;
+    if (why && code == static_cast<int>(cli::ExitCode::interrupted)) {
+      attempts.stopped(*why, progress->step);
+      attempts.describe(others->plan(), "");
+      others->stopped();
+      continue;
+    }
+    if (!attempts.is_lost(end, progress->step, progress->ended)) return std::nullopt;
+    if (others) attempts.describe(others->plan(), "");
     const std::optional<Seconds> pause = attempts.pause(Circumstances::same);
     if (!pause) return std::nullopt;
     settings.say(attempts.loss() + "; " + attempts.where_from() +

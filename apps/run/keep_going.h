@@ -68,8 +68,22 @@ struct KeepGoing {
   std::function<void(const std::string&)> say;  ///< a line of what happens
 };
 
-/// The newest checkpoint's step; nothing where the folder is not there or has none.
-std::optional<std::int64_t> newest_checkpoint(const std::string& folder);
+/// Another way to go on, for which a training is stopped with a checkpoint.
+class OtherPlans {
+ public:
+  virtual ~OtherPlans() = default;
+  /// A start begins.
+  virtual void begin() = 0;
+  /// Asked again and again while it trains, at `step`: why it should stop; nothing: it should not.
+  virtual std::optional<std::string> stop(std::int64_t step) = 0;
+  /// It has stopped, with a checkpoint: the next start goes on otherwise.
+  virtual void stopped() = 0;
+  /// What a start runs, in a line.
+  virtual std::string plan() const = 0;
+};
+
+/// The newest checkpoint's step in any of the folders; nothing where they are not there or have none.
+std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders);
 
 /// Whether a start that follows has other machines or another plan than the one before it.
 enum class Circumstances { same, changed };
@@ -86,6 +100,8 @@ class Attempts {
   bool is_lost(const ChildEnd& end, std::int64_t done, bool ended);
   /// Notes one that was stopped on purpose, with a checkpoint.
   void stopped(const std::string& why, std::int64_t done);
+  /// What the one that was noted last ran, and where.
+  void describe(const std::string& plan, const std::string& hosts);
   /// What was lost, in words: `the training was lost by signal 9 (Killed) after 3.1 s at step 40`.
   std::string loss() const;
   /// `it goes on from the checkpoint of step 40`, or that there is none.
@@ -103,7 +119,7 @@ class Attempts {
   Patience patience_;
   std::vector<run::LostAttempt> lost_;
   std::optional<std::int64_t> before_;  ///< checkpoint that the last start began with
-  std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::time_point begin_, ended_;
   ChildEnd end_;
 
   void note(const std::string& how, std::int64_t done);
@@ -113,10 +129,11 @@ class Attempts {
 void rest(Seconds time);
 
 /// In the calling process, which has no other thread: starts children. In a child returns the attempts that
-/// were lost before it, and the child goes on as if it were the whole program. In the parent returns nothing,
+/// were lost before it, and the child goes on as if it were the whole program. `others`: null where the plan
+/// stays. In the parent returns nothing,
 /// with `code` the exit code: a child has ended by itself, an interruption was passed on to the last one, or
 /// Attempts has given up. Throws pp::Error (run) when no process can be started.
-std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings,
+std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings, OtherPlans* others,
                                                         const SharedProgress& progress, int& code);
 
 }  // namespace pp::run_tool

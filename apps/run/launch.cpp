@@ -18,6 +18,7 @@
 #include "apps/run/commands.h"
 #include "apps/run/launch_command.h"
 #include "apps/run/launch_keep_going.h"
+#include "apps/run/run_options.h"
 #include "librun/transport/backends.h"
 
 namespace pp::run_tool {
@@ -30,7 +31,7 @@ struct Options {
   bool keep_going = false;
   std::string profile;
   std::optional<int> spare, attempts;
-  std::optional<Seconds> rejoin;
+  std::optional<Seconds> rejoin, rebalance;
   std::vector<std::string> arguments;
 };
 
@@ -76,12 +77,17 @@ void check_keep_going(const Options& options) {
   for (const auto& [option, given] :
        {std::pair{"--profile", !options.profile.empty()}, std::pair{"--spare", options.spare.has_value()},
         std::pair{"--attempts", options.attempts.has_value()},
-        std::pair{"--rejoin", options.rejoin.has_value()}})
+        std::pair{"--rejoin", options.rejoin.has_value()},
+        std::pair{"--rebalance", options.rebalance.has_value()}})
     if (given && !options.keep_going) refuse(std::string(option) + " belongs to --keep-going; add that");
   if (options.keep_going && !value_of(options.arguments, "--checkpoint"))
     refuse(
         "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR behind "
         "--, and how often with --every");
+  if (options.rebalance && options.profile.empty())
+    refuse(
+        "--keep-going: --rebalance plans anew with the profile that the plan was made from; give it with "
+        "--profile FILE");
 }
 
 KeptLaunch kept(const Options& options, const Job& job) {
@@ -90,7 +96,8 @@ KeptLaunch kept(const Options& options, const Job& job) {
                   .options = job.launch,
                   .planning = {.first = placed(job.plan, options.plan, job.hosts)},
                   .checkpoint = *value_of(options.arguments, "--checkpoint"),
-                  .rejoin = options.rejoin};
+                  .rejoin = options.rejoin,
+                  .rebalance = options.rebalance};
   if (options.attempts) kept.attempts = *options.attempts;
   if (options.spare) kept.planning.spare = *options.spare;
   if (options.profile.empty()) {
@@ -159,6 +166,7 @@ void add_keep_going(const cli::Command& command, Options& options) {
                 "ask lost hosts so often (1min) whether they are back, and go on with them after a checkpoint "
                 "where that is faster")
             .type_name("TIME"));
+  group(add_rebalance(command, options.rebalance));
 }
 
 }  // namespace

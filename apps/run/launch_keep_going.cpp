@@ -16,6 +16,7 @@
 #include "apps/run/host_probe.h"
 #include "apps/run/keep_going.h"
 #include "apps/run/launch_state.h"
+#include "apps/run/rebalance.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
@@ -30,6 +31,7 @@ constexpr Seconds kProbe(10);    // a host that does not answer by then is lost
 constexpr Seconds kFailed(3);    // from a rank that has failed to the end of the launcher
 constexpr Seconds kEnding(2);    // of a launcher that was told to end
 constexpr double kWorth = 0.95;  // of the step time: a restart is worth it from here on
+constexpr std::chrono::milliseconds kSpeeds(250);
 constexpr int kFailedCode = static_cast<int>(cli::ExitCode::failed);
 constexpr int kInterruptedCode = static_cast<int>(cli::ExitCode::interrupted);
 
@@ -43,12 +45,15 @@ class Launched {
  public:
   explicit Launched(const KeptLaunch& launch)
       : launch_(launch),
+        planning_(launch.planning),
         fleet_(launch.hosts),
         current_(launch.planning.first),
         state_(std::filesystem::path(launch.checkpoint) / "launch"),
         attempts_({.attempts = launch.attempts,
-                   .last_checkpoint = [this] { return newest_checkpoint(launch_.checkpoint); },
-                   .say = [](const std::string& line) { cli::warn(line); }}) {}
+                   .last_checkpoint = [this] { return last_checkpoint(); },
+                   .say = [](const std::string& line) { cli::warn(line); }}) {
+    if (launch.rebalance) rebalancer_.emplace(planning_, *launch.rebalance);
+  }
 
   int run() {
     cli::catch_interrupts();
@@ -66,6 +71,10 @@ class Launched {
     if (std::ranges::any_of(current_.plan.devices, cuda)) fleet_.note_devices(ask(fleet_.there()));
   }
 
+  std::optional<std::int64_t> last_checkpoint() const {
+    return newest_checkpoint({launch_.checkpoint, value_of(launch_.options.arguments, "--buddy").value_or("")});
+  }
+
   std::vector<std::optional<HostAnswer>> ask(const std::vector<Host>& hosts) const {
     return ask_hosts(hosts, launch_.launcher, launch_.options.program, kProbe);
   }
@@ -73,7 +82,7 @@ class Launched {
   std::vector<std::string> command() {
     LaunchOptions options = launch_.options;
     options.plan = current_.file;
-    if (!attempts_.lost().empty() && newest_checkpoint(launch_.checkpoint))
+    if (!attempts_.lost().empty() && last_checkpoint())
       options.arguments = with_value(options.arguments, "--resume", launch_.checkpoint);
     options.arguments.insert(options.arguments.begin(), {"--launch-state", state_.folder().string()});
     return launch_command(current_.plan, fleet_.there(), launch_.launcher, options);
@@ -83,8 +92,8 @@ class Launched {
   ChildEnd start() {
     attempts_.begin();
     const Clock::time_point begin = Clock::now();
-    if (lost_) circumstances_.back() += "; " + pp::to_text(Seconds(begin - ended_)) + " to the next start";
-    state_.begin(attempts_.first_step(), {attempts_.lost(), circumstances_});
+    state_.begin(attempts_.first_step(), attempts_.lost());
+    if (rebalancer_) rebalancer_->begin();
     next_.reset();
     hosts_ = names(fleet_.there());
     ChildProcess child(command());
@@ -95,7 +104,7 @@ class Launched {
     while (true) {
       if (const std::optional<ChildEnd> end = child.look()) return *end;
       if (!trains && state_.step() > attempts_.first_step()) trains = note_training();
-      if (!told && (cli::interrupted() || (trains && look_for_hosts()))) {
+      if (!told && (cli::interrupted() || (trains && (look_for_hosts() || look_at_devices())))) {
         child.signal(SIGUSR1);  // which launchers pass on; ranks end with a checkpoint
         told = true;
       }
@@ -112,6 +121,7 @@ class Launched {
   bool note_training() {
     if (lost_) away_ += Clock::now() - *lost_;
     lost_.reset();
+    if (rebalancer_) rebalancer_->trains();
     return true;
   }
 
@@ -121,21 +131,22 @@ class Launched {
     const bool stopped = next_ && code == kInterruptedCode;
     if (cli::interrupted()) return kInterruptedCode;
     if (stopped) {
-      attempts_.stopped(came_back_, state_.step());
+      attempts_.stopped(reason_, state_.step());
       note_end();
+      if (!speeds_.empty()) planning_.speeds = std::exchange(speeds_, {});
       adopt(*std::move(next_));
+      cli::warn(promise_ + "; " + attempts_.where_from());
       return std::nullopt;
     }
+    speeds_.clear();
     if (!attempts_.is_lost(end, state_.step(), state_.ended())) return sum_up(code);
     note_end();
     return recover();
   }
 
   void note_end() {
-    ended_ = Clock::now();
-    if (!lost_) lost_ = ended_;
-    circumstances_.push_back(plan_line(current_.plan) + " (" + plan::plan_hash(current_.plan) + ") on " +
-                             hosts_);
+    if (!lost_) lost_ = Clock::now();
+    attempts_.describe(plan_line(current_.plan) + " (" + plan::plan_hash(current_.plan) + ")", hosts_);
   }
 
   /// What was lost, what is left, what goes on. The exit code, where nothing does.
@@ -152,12 +163,14 @@ class Launched {
       cli::warn(what + "; " + attempts_.where_from() + wait);
     } else {
       cli::warn(what);
-      auto next = next_plan(launch_.planning, current_, fleet_.there(), fleet_.gone());
+      auto next = next_plan(planning_, current_, fleet_.there(), fleet_.gone());
       if (const auto* const none = std::get_if<plan::Infeasible>(&next)) return give_up(*none);
       const PlacedPlan before = current_;
       adopt(std::get<PlacedPlan>(std::move(next)));
       const std::string promise =
-          current_.file == before.file ? "" : promise_line(current_.plan, before.plan) + "; ";
+          current_.file == before.file
+              ? ""
+              : promise_line(current_.plan, before.plan, before.plan.predicted.step) + "; ";
       cli::warn(promise + attempts_.where_from() + wait);
     }
     rest(*pause);
@@ -225,17 +238,33 @@ class Launched {
       cli::inform("host " + back + " is back, to stand in for another: no plan would be faster");
       return false;
     }
-    came_back_ = "host " + back + " came back";
-    cli::warn("host " + back + " is back; the training stops with a checkpoint for " + plan_line(next->plan) +
-              "; " + promise_line(next->plan, current_.plan));
+    reason_ = "host " + back + " came back";
+    promise_ = promise_line(next->plan, current_.plan, current_.plan.predicted.step);
+    cli::warn("host " + back + " is back; the training stops with a checkpoint for " + plan_line(next->plan));
     next_ = std::move(next);
+    return true;
+  }
+
+  /// With --rebalance: the same where devices are not as promised.
+  bool look_at_devices() {
+    if (!rebalancer_ || Clock::now() - looked_ < kSpeeds) return false;
+    looked_ = Clock::now();
+    auto decision = rebalancer_->look(state_.speeds(), state_.step(), current_);
+    if (!decision) return false;
+    (decision->next ? cli::warn : cli::inform)(decision->measured);
+    if (!decision->next) return false;
+    reason_ = decision->measured.substr(0, decision->measured.find(';'));
+    promise_ = decision->promise;
+    speeds_ = decision->next->speeds;
+    next_ = placed(std::move(decision->next->plan), "", fleet_.there());
+    next_->devices = current_.devices;
     return true;
   }
 
   /// Nothing where what is there allows none.
   std::optional<PlacedPlan> better_plan() const {
     try {
-      auto next = larger_plan(launch_.planning, fleet_.there(), fleet_.gone());
+      auto next = larger_plan(planning_, fleet_.there(), fleet_.gone());
       auto* const plan = std::get_if<PlacedPlan>(&next);
       if (plan && plan->plan.predicted.step < kWorth * current_.plan.predicted.step) return *std::move(plan);
     } catch (const Error&) {  // of a request that cannot be answered: the training goes on as it is
@@ -254,18 +283,21 @@ class Launched {
   }
 
   const KeptLaunch& launch_;
+  Replanning planning_;
   Fleet fleet_;
   PlacedPlan current_;
   LaunchState state_;
   Attempts attempts_;
+  std::optional<Rebalancer> rebalancer_;   ///< with --rebalance
   int plans_ = 1;                          ///< the first one is the user's
   std::optional<Clock::time_point> lost_;  ///< as long as nothing trains since
-  Clock::time_point ended_;                ///< of the last start
   Seconds away_{};
-  std::string hosts_;                       ///< of the last start
-  std::vector<std::string> circumstances_;  ///< of the starts that were lost
-  std::optional<PlacedPlan> next_;          ///< for which the training was told to stop
-  std::string came_back_;
+  std::string hosts_;               ///< of the last start
+  std::optional<PlacedPlan> next_;  ///< for which the training was told to stop
+  std::string reason_;              ///< why
+  std::string promise_;             ///< of next_
+  std::vector<double> speeds_;      ///< that next_ is for; empty: those of the plan that runs
+  Clock::time_point looked_;
   std::vector<std::pair<std::string, HostProbe>> probes_;
   Clock::time_point asked_;
 };

@@ -19,6 +19,9 @@ struct KeptLaunch {
   std::string checkpoint;         ///< folder of --checkpoint among the arguments
   int attempts = 3;               ///< starts in a row that write no checkpoint
   std::optional<Seconds> rejoin;  ///< how often hosts that were lost are asked; none: they stay away
+  /// Within how long a new plan for measured speeds has to repay the restart; none: plans stay. With
+  /// Replanning::profile.
+  std::optional<Seconds> rebalance = std::nullopt;
 };
 
 /// The value of an option among arguments, `--name VALUE` or `--name=VALUE`; nothing where it is not there.

@@ -15,7 +15,8 @@ namespace pp::run_tool {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kStep = "step", kFailed = "failed", kEnded = "ended", kLost = "lost.json";
+constexpr auto kStep = "step", kFailed = "failed", kEnded = "ended", kLost = "lost.json",
+               kSpeeds = "speeds.json";
 constexpr std::size_t kWidth = 20;  // of a step, so that it is replaced in one write
 
 bool is_there(const fs::path& path) {
@@ -46,13 +47,12 @@ LaunchState::LaunchState(fs::path folder) : folder_(std::move(folder)) {
   if (failure) throw Error(ErrorKind::usage, folder_.string() + ": cannot be made: " + failure.message());
 }
 
-void LaunchState::begin(std::int64_t first_step, const EarlierStarts& earlier) const {
+void LaunchState::begin(std::int64_t first_step, const std::vector<run::LostAttempt>& earlier) const {
   std::error_code ignored;
-  for (const char* const name : {kFailed, kEnded}) fs::remove(folder_ / name, ignored);
+  for (const char* const name : {kFailed, kEnded, kSpeeds}) fs::remove(folder_ / name, ignored);
   Json rows = Json::array();
-  for (const run::LostAttempt& one : earlier.lost) rows.push_back(run::to_json(one));
-  write_file(folder_ / kLost,
-             dump_json(Json{{"lost_attempts", std::move(rows)}, {"circumstances", earlier.circumstances}}));
+  for (const run::LostAttempt& one : earlier) rows.push_back(run::to_json(one));
+  write_file(folder_ / kLost, dump_json(Json{{"lost_attempts", std::move(rows)}}));
   write_file(folder_ / kStep, step_text(first_step));
 }
 
@@ -73,6 +73,18 @@ std::string LaunchState::reason() const {
 
 bool LaunchState::ended() const { return is_there(folder_ / kEnded); }
 
+std::optional<ToldSpeeds> LaunchState::speeds() const {
+  const fs::path file = folder_ / kSpeeds;
+  if (!is_there(file)) return std::nullopt;
+  try {
+    const Json json = parse_json(read_file(file));
+    ObjectReader reader(json, "");
+    return ToldSpeeds{reader.numbers("factors", {.min = 1e-9, .max = 1e9}), reader.integer("steps")};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 LaunchedRank::LaunchedRank(fs::path folder)
     : folder_(std::move(folder)), step_(open((folder_ / kStep).c_str(), O_WRONLY | O_CLOEXEC)) {}
 
@@ -89,18 +101,26 @@ void LaunchedRank::step(std::int64_t step) const {
 void LaunchedRank::failed(const std::string& reason) const { mark(folder_ / kFailed, reason); }
 void LaunchedRank::ended() const { mark(folder_ / kEnded, "ended"); }
 
-EarlierStarts LaunchedRank::earlier() const {
-  EarlierStarts earlier;
+void LaunchedRank::speeds(const ToldSpeeds& speeds) const {
+  const fs::path whole = folder_ / kSpeeds, part = folder_ / (std::string(kSpeeds) + ".part");
+  std::error_code ignored;
+  try {
+    write_file(part, dump_json(Json{{"factors", speeds.factors}, {"steps", speeds.steps}}));
+    fs::rename(part, whole, ignored);
+  } catch (const Error&) {
+  }
+}
+
+std::vector<run::LostAttempt> LaunchedRank::earlier() const {
+  std::vector<run::LostAttempt> lost;
   const fs::path file = folder_ / kLost;
   with_context(file.string(), [&] {
     const Json json = parse_json(read_file(file));
     ObjectReader reader(json, "");
-    reader.objects("lost_attempts",
-                   [&](ObjectReader& row) { earlier.lost.push_back(run::read_lost_attempt(row)); });
-    earlier.circumstances = reader.texts("circumstances");
+    reader.objects("lost_attempts", [&](ObjectReader& row) { lost.push_back(run::read_lost_attempt(row)); });
     reader.finish();
   });
-  return earlier;
+  return lost;
 }
 
 }  // namespace pp::run_tool

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,10 @@
 
 namespace pp::run_tool {
 
-/// What a start is told of those before it: each was lost, or stopped to go on otherwise.
-struct EarlierStarts {
-  std::vector<run::LostAttempt> lost;
-  std::vector<std::string> circumstances;  ///< of each: its plan, its hosts, the time to the next start
+/// What a training says of its devices.
+struct ToldSpeeds {
+  std::vector<double> factors;  ///< of each worker's: its work takes so many times as long as promised
+  std::int64_t steps = 0;       ///< of the whole training
 };
 
 /// The launcher's side.
@@ -24,8 +25,8 @@ class LaunchState {
   explicit LaunchState(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// Before a start, which goes on from `first_step`.
-  void begin(std::int64_t first_step, const EarlierStarts& earlier) const;
+  /// Before a start, which goes on from `first_step`. `earlier`: those before it, lost or stopped.
+  void begin(std::int64_t first_step, const std::vector<run::LostAttempt>& earlier) const;
   /// Updates since the beginning of the training.
   std::int64_t step() const;
   /// A rank has failed, so that the launcher should soon end.
@@ -34,6 +35,8 @@ class LaunchState {
   std::string reason() const;
   /// The training has come to its end, whatever becomes of its results.
   bool ended() const;
+  /// The last word on the devices of this start; nothing: they are as promised.
+  std::optional<ToldSpeeds> speeds() const;
 
  private:
   std::filesystem::path folder_;
@@ -51,8 +54,10 @@ class LaunchedRank {
   void step(std::int64_t step) const;
   void failed(const std::string& reason) const;
   void ended() const;
+  /// Of the first rank.
+  void speeds(const ToldSpeeds& speeds) const;
   /// Throws pp::Error (data).
-  EarlierStarts earlier() const;
+  std::vector<run::LostAttempt> earlier() const;
 
  private:
   std::filesystem::path folder_;

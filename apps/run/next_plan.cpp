@@ -52,27 +52,35 @@ bool fits(const PlacedPlan& plan, const std::vector<Host>& hosts) {
 
 std::variant<PlacedPlan, plan::Infeasible> next_plan(const Replanning& job, const PlacedPlan& current,
                                                      const std::vector<Host>& hosts, int gone) {
-  if (gone == 0 && !fits(job.first, hosts) && fits(current, hosts)) return current;
+  const bool first_fits = job.speeds.empty() && fits(job.first, hosts);
+  if (gone == 0 && !first_fits && fits(current, hosts)) return current;
   return larger_plan(job, hosts, gone);
 }
 
 std::variant<PlacedPlan, plan::Infeasible> larger_plan(const Replanning& job, const std::vector<Host>& hosts,
                                                        int gone) {
-  if (gone == 0 && fits(job.first, hosts)) return job.first;
+  if (gone == 0 && job.speeds.empty() && fits(job.first, hosts)) return job.first;
   if (!job.profile)
     return because(
         "the plan does not fit what is left, and without the profile that it was made from there is no "
         "other; give it with --profile FILE");
-  const plan::Plan& first = job.first.plan;
-  const std::vector<int> positions = devices_left(first, hosts, job.spare, gone);
+  const std::vector<int> positions = devices_left(job.first.plan, hosts, job.spare, gone);
   if (positions.empty()) return because("no device is left");
-  const Cluster left = plan::some_devices(plan::cluster_of(first), positions);
+  auto found = plan_for(job, positions);
+  if (auto* const none = std::get_if<plan::Infeasible>(&found)) return *none;
+  PlacedPlan next = placed(std::get<plan::Plan>(std::move(found)), "", hosts);
+  next.devices = positions;
+  return next;
+}
+
+std::variant<plan::Plan, plan::Infeasible> plan_for(const Replanning& job, const std::vector<int>& positions) {
+  const plan::Plan& first = job.first.plan;
+  Cluster machine = plan::cluster_of(first);
+  for (std::size_t d = 0; d < job.speeds.size(); ++d) machine.devices[d].speed = job.speeds[d];
   plan::PlanRequest request = plan::request_of(first);
   request.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   request.observer = until(kMostPlanning);
-  auto found = plan::plan_again(first, *job.profile, left, request);
-  if (auto* const none = std::get_if<plan::Infeasible>(&found)) return *none;
-  return placed(std::get<plan::Plan>(std::move(found)), "", hosts);
+  return plan::plan_again(first, *job.profile, plan::some_devices(machine, positions), request);
 }
 
 std::string plan_line(const plan::Plan& plan) {
@@ -81,16 +89,16 @@ std::string plan_line(const plan::Plan& plan) {
          counted(plan.training.micro_batches, "micro-batch");
 }
 
-std::string promise_line(const plan::Plan& plan, const plan::Plan& before) {
+std::string promise_line(const plan::Plan& plan, const plan::Plan& old, Seconds before) {
   Bytes peak;
   for (const plan::WorkerPrediction& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak);
   std::string text = "it promises " + pp::to_text(plan.predicted.step) + " per step";
-  if (before.predicted.step > Seconds()) text += " in place of " + pp::to_text(before.predicted.step);
+  if (before > Seconds()) text += " in place of " + pp::to_text(before);
   text += " and at most " + pp::to_text(peak) + " on a device; ";
   const auto alone = [](const plan::Stage& stage) { return stage.workers.size() == 1; };
-  const bool in_order = plan.schedule == before.schedule && std::ranges::all_of(plan.stages, alone) &&
-                        std::ranges::all_of(before.stages, alone);
-  if (plan.training.micro_batches != before.training.micro_batches || !in_order)
+  const bool in_order = plan.schedule == old.schedule && std::ranges::all_of(plan.stages, alone) &&
+                        std::ranges::all_of(old.stages, alone);
+  if (plan.training.micro_batches != old.training.micro_batches || !in_order)
     return text + "the weights are equal to rounding";
   return text + "as many micro-batches as before, so the weights keep their bits";
 }

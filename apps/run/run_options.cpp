@@ -12,16 +12,25 @@ namespace pp::run_tool {
 
 namespace {
 
-void set_interval(run::RunOptions& run, const std::string& text) {
+std::optional<std::int64_t> steps_in(const std::string& text) {
   std::int64_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error == std::errc() && end == text.data() + text.size()) return steps;
+  return std::nullopt;
+}
+
+void set_interval(run::RunOptions& run, const std::string& text) {
   run.checkpoint_auto = text == "auto";
   if (run.checkpoint_auto) return;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (error == std::errc() && end == text.data() + text.size()) {
-    run.checkpoint_steps = steps;
-  } else {
-    run.checkpoint_time = parse_seconds(text, "--every");
-  }
+  run.checkpoint_steps = steps_in(text);
+  if (!run.checkpoint_steps) run.checkpoint_time = parse_seconds(text, "--every");
+}
+
+void set_copy_interval(run::RunOptions& run, const std::string& text) {
+  run.copy_steps = steps_in(text);
+  if (!run.copy_steps) run.copy_time = parse_seconds(text, "--copy-every");
+  if (run.copy_steps.value_or(1) < 1 || run.copy_time <= Seconds())
+    throw Error(ErrorKind::usage, "--copy-every " + text + ": must be above 0");
 }
 
 }  // namespace
@@ -194,6 +203,18 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       .type_name("DIR")
       .group("Checkpoints");
   command
+      .add_option("--buddy", run.buddy,
+                  "write checkpoints to this folder in memory (/dev/shm/NAME), and copy one to that of "
+                  "--checkpoint from time to time and at the end")
+      .type_name("DIR")
+      .group("Checkpoints");
+  command
+      .add_option_function(
+          "--copy-every", [&run](const std::string& text) { set_copy_interval(run, text); },
+          "with --buddy: from one copy to the next, steps or a time; default: 10min")
+      .type_name("N|TIME")
+      .group("Checkpoints");
+  command
       .add_option_function(
           "--every", [&run](const std::string& text) { set_interval(run, text); },
           "from one checkpoint to the next: steps, or a time (90s, 10min), or auto: as little time as possible "
@@ -218,6 +239,16 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       "CUDA: record passes as CUDA graphs and replay them, for small layers; the bits are the same");
   command.add_flag("--wait-each-operation", run.wait_each_operation,
                    "CUDA: wait for the device after every operation, for measuring; the bits are the same");
+}
+
+cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within) {
+  return command
+      .add_option_function(
+          "--rebalance", [&within](const std::string& text) { within = parse_seconds(text, "--rebalance"); },
+          "with --keep-going: where devices are slower than planned, go on with a plan for their speeds after "
+          "a "
+          "checkpoint, if that repays the restart within this time (10min)")
+      .type_name("TIME");
 }
 
 void claim_data(const run::ExecutionOptions& options) {

@@ -1,6 +1,7 @@
 // The options that several commands share.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "apps/cli/shell.h"
@@ -27,6 +28,9 @@ struct PlanAndOptions {
 
 /// Adds these, the length of the run and the training settings, which training and checking share.
 void add_run_options(const cli::Command& command, PlanAndOptions& options);
+
+/// --rebalance TIME.
+cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within);
 
 /// The files that a run reads are no file that the command writes.
 void claim_data(const run::ExecutionOptions& options);

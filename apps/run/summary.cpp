@@ -82,6 +82,13 @@ std::string replicas_line(const run::RunReport& report) {
          to_text(replicas.fetched_per_step) + "\n";
 }
 
+std::string slow_lines(const run::RunReport& report) {
+  std::string text;
+  for (const run::SlowDevice& slow : report.slow_devices)
+    text += (text.empty() ? "\n" : "") + run::slow_device_line(slow, report.plan) + '\n';
+  return text;
+}
+
 // Of --keep-going: `2 starts were lost (signal 9 (Killed), exit code 1): 14 steps done again, 8.2 s`.
 std::string lost_line(const run::RunReport& report) {
   if (report.lost_attempts.empty()) return "";
@@ -163,13 +170,15 @@ std::string summary(const run::RunReport& report) {
             to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +
             " later\n";
   }
-  text += replicas_line(report);
+  text += replicas_line(report) + slow_lines(report);
   text += lost_line(report);
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +
             ": training stood still for " + to_text(checkpoints.pause) + ", written in " +
             to_text(checkpoints.write) + " each\n";
+    if (checkpoints.copies)
+      text += "they stood in memory, and were copied to disk " + counted(*checkpoints.copies, "time") + "\n";
     if (checkpoints.choice)
       text += "each took " + to_text(checkpoints.choice->cost) + " from the training; " +
               to_text(checkpoints.choice->interval) + " from one to the next lose the least time\n";

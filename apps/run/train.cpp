@@ -19,6 +19,7 @@
 #include "apps/run/launch_state.h"
 #include "apps/run/observer.h"
 #include "apps/run/ranks.h"
+#include "apps/run/rebalanced_training.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
 #include "libprofile/model/errors.h"
@@ -32,6 +33,8 @@ struct Options : PlanAndOptions {
   std::string metrics;
   bool keep_going = false;
   std::optional<int> attempts;
+  std::optional<Seconds> rebalance;
+  std::string profile;       ///< of which the plan was made; with rebalance
   std::string launch_state;  ///< folder; empty: it was not launched to keep going
 };
 
@@ -56,12 +59,20 @@ struct Told {
   std::function<void(std::int64_t)> step = [](std::int64_t) {};                ///< by the first rank
   std::function<void()> ended = [] {};                                         ///< the same
   std::function<void(const std::string&)> failed = [](const std::string&) {};  ///< by any rank: why
+  std::function<void(const ToldSpeeds&)> speeds = [](const ToldSpeeds&) {};    ///< by the first rank
 };
 
 class ToldObserver final : public RunObserver {
  public:
   ToldObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin, const Told& told)
       : RunObserver(shell, metrics, begin), told_(told) {}
+  void start(const run::RunStart& start) override {
+    steps_ = start.steps;
+    RunObserver::start(start);
+  }
+  void speeds(std::span<const double> factors) override {
+    told_.speeds({{factors.begin(), factors.end()}, steps_});
+  }
   void step(const run::Progress& progress) override {
     told_.step(progress.step);
     RunObserver::step(progress);
@@ -69,6 +80,7 @@ class ToldObserver final : public RunObserver {
 
  private:
   const Told& told_;
+  std::int64_t steps_ = 0;
 };
 
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
@@ -128,6 +140,8 @@ void write(const run::RunReport& report, const Options& options, Files& files, c
   if (!unwritten.empty()) throw Error(ErrorKind::run, "the training is done, but " + unwritten.front());
 }
 
+std::filesystem::path state_folder(const Options& options) { return options.run.checkpoint / "launch"; }
+
 void check_keep_going(const Options& options) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, "--keep-going: " + why); };
   if (options.run.checkpoint.empty())
@@ -138,29 +152,50 @@ void check_keep_going(const Options& options) {
     refuse("every start reads the plan again, which standard input gives once; give files");
   if (cli::launched_with_ranks())
     refuse("is for a training in one process; of several pp-run launch --keep-going starts them again");
+  if (options.rebalance && options.profile.empty())
+    refuse("--rebalance plans anew with the profile that the plan was made from; give it with --profile FILE");
 }
 
 /// One process of a training that keeps going: `options` as this start takes them.
 struct Start {
   Options options;
   std::vector<run::LostAttempt> lost = {};
-  std::vector<std::string> circumstances = {};  ///< of each, where it was launched
 };
+
+/// The plan and the profile of --rebalance.
+BalanceJob load_balance(const Options& options) {
+  plan::Plan plan = load(options.files);
+  Profile profile = cli::load(options.profile, parse_profile);
+  with_context(options.profile, [&] { plan::require_profile(plan, profile); });
+  return {.first = std::move(plan),
+          .file = options.files.plan,
+          .profile = std::move(profile),
+          .folder = state_folder(options),
+          .within = *options.rebalance};
+}
 
 /// In a child, how it starts; nothing in the parent, when all is over.
 std::optional<Start> start_child(const Options& options, const SharedProgress& progress, cli::Shell& shell) {
   check_keep_going(options);
-  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint.string()); },
-                     .say = cli::warn};
+  KeepGoing settings{
+      .last_checkpoint =
+          [&] {
+            return newest_checkpoint({options.run.checkpoint.string(), options.run.buddy.string()});
+          },
+      .say = cli::warn};
   if (options.attempts) settings.attempts = *options.attempts;
+  std::optional<RebalancedTraining> others;
+  if (options.rebalance) others.emplace(load_balance(options));
   int code = 0;
-  std::optional<std::vector<run::LostAttempt>> lost = keep_going(settings, progress, code);
+  std::optional<std::vector<run::LostAttempt>> lost =
+      keep_going(settings, others ? &*others : nullptr, progress, code);
   if (!lost) {
     shell.exit_code = static_cast<cli::ExitCode>(code);
     return std::nullopt;
   }
   Start start{options, *std::move(lost)};
   if (!start.lost.empty() && settings.last_checkpoint()) start.options.run.resume = options.run.checkpoint;
+  if (others) start.options.files.plan = others->file();
   return start;
 }
 
@@ -174,8 +209,6 @@ void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, const Told&
     if (ranks.first()) told.ended();
     report.context["command"] = shell.command_line;
     report.lost_attempts = start.lost;
-    for (std::size_t i = 0; i < start.circumstances.size(); ++i)
-      report.context["start " + std::to_string(i + 1)] = start.circumstances[i];
     if (ranks.first()) write(report, options, files, shell);
   } catch (const run::SaidElsewhere& error) {
     told.failed(error.what());
@@ -191,21 +224,30 @@ void train_launched(const Options& options, cli::Shell& shell, Ranks& ranks) {
   const LaunchedRank launched(options.launch_state);
   const Told told{.step = [&](std::int64_t step) { launched.step(step); },
                   .ended = [&] { launched.ended(); },
-                  .failed = [&](const std::string& reason) { launched.failed(reason); }};
-  EarlierStarts earlier = launched.earlier();
-  train_here({options, std::move(earlier.lost), std::move(earlier.circumstances)}, shell, ranks, told);
+                  .failed = [&](const std::string& reason) { launched.failed(reason); },
+                  .speeds = [&](const ToldSpeeds& speeds) { launched.speeds(speeds); }};
+  train_here({options, launched.earlier()}, shell, ranks, told);
 }
 
 void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
-  if (options.attempts && !options.keep_going)
-    throw Error(ErrorKind::usage, "--attempts counts the starts of --keep-going; add that");
+  for (const auto& [option, given] : {std::pair{"--attempts", options.attempts.has_value()},
+                                      std::pair{"--rebalance", options.rebalance.has_value()},
+                                      std::pair{"--profile", !options.profile.empty()}})
+    if (given && !options.keep_going)
+      throw Error(ErrorKind::usage, std::string(option) + " belongs to --keep-going; add that");
   if (!options.launch_state.empty()) return train_launched(options, shell, ranks);
   if (!options.keep_going) return train_here({options}, shell, ranks, {});
   const SharedProgress progress;
-  const Told told{.step = [&](std::int64_t step) { progress->step = step; },
-                  .ended = [&] { progress->ended = true; }};
-  if (const std::optional<Start> start = start_child(options, progress, shell))
+  Told told{.step = [&](std::int64_t step) { progress->step = step; },
+            .ended = [&] { progress->ended = true; }};
+  if (const std::optional<Start> start = start_child(options, progress, shell)) {
+    std::optional<LaunchedRank> launched;
+    if (options.rebalance) {
+      launched.emplace(state_folder(options));
+      told.speeds = [&](const ToldSpeeds& speeds) { launched->speeds(speeds); };
+    }
     train_here(*start, shell, ranks, told);
+  }
 }
 
 }  // namespace
@@ -242,6 +284,10 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
           "with --keep-going: give up after so many starts in a row without a new checkpoint; default: 3")
       .type_name("N")
       .check(cli::whole_number(1))
+      .group("Checkpoints");
+  add_rebalance(command, options->rebalance).group("Checkpoints");
+  command.add_option("--profile", options->profile, "with --rebalance: the profile that the plan was made from")
+      .type_name("FILE")
       .group("Checkpoints");
   command
       .add_option("--launch-state", options->launch_state,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libplan/answer/make_plan.h"
+#include "libplan/price/corrected.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/schedule/schedule.h"
 
@@ -84,22 +85,28 @@ PlanRequest request_of(const Plan& plan) {
 std::variant<Plan, Infeasible> plan_again(const Plan& before, const Profile& profile, const Cluster& left,
                                           const PlanRequest& request) {
   require_profile(before, profile);
+  const Profile times = before.calibration ? corrected(profile, *before.calibration) : profile;
+  const auto complete = [&](Plan& plan, const PlanRequest& answered) {
+    add_expected_step(plan, times, answered);
+    plan.profile_hash = before.profile_hash;
+    plan.calibration = before.calibration;
+  };
   PlanRequest same = request, any = request;
   if (before.schedule.name != schedule_of_files().name) same.schedule = before.schedule.name;
   any.micro_batches.reset();
   for (const PlanRequest* const one : std::initializer_list<const PlanRequest*>{&same, &request}) {
     try {
-      std::variant<Plan, Infeasible> found = make_plan(profile, left, *one);
+      std::variant<Plan, Infeasible> found = make_plan(times, left, *one);
       if (Plan* const plan = std::get_if<Plan>(&found)) {
-        add_expected_step(*plan, profile, *one);
+        complete(*plan, *one);
         return found;
       }
     } catch (const Error& error) {  // schedules that want more devices, and the like
       if (error.kind() != ErrorKind::usage) throw;
     }
   }
-  std::variant<Plan, Infeasible> found = make_plan(profile, left, any);
-  if (Plan* const plan = std::get_if<Plan>(&found)) add_expected_step(*plan, profile, any);
+  std::variant<Plan, Infeasible> found = make_plan(times, left, any);
+  if (Plan* const plan = std::get_if<Plan>(&found)) complete(*plan, any);
   return found;
 }
 

@@ -20,7 +20,8 @@ PlanRequest request_of(const Plan& plan);
 
 /// The best plan on `left` by `request`, which is request_of(before) or a change of it. The first of these that
 /// gives one: the schedule and the micro-batches of `before`; its micro-batches, with which the weights keep
-/// their bits; any. Throws pp::Error (data) where `before` was not made from `profile`, (usage) where no such
+/// their bits; any. What calibrated `before` corrects the profile here, too; speeds of devices are those of
+/// `left`. Throws pp::Error (data) where `before` was not made from `profile`, (usage) where no such
 /// request can be answered.
 std::variant<Plan, Infeasible> plan_again(const Plan& before, const Profile& profile, const Cluster& left,
                                           const PlanRequest& request);

@@ -4,8 +4,10 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "libplan/cost/priced_model.h"
+#include "libplan/cost/two_way.h"
 #include "libplan/price/predict.h"
 
 namespace pp::plan {
@@ -59,24 +61,42 @@ struct Pair {
 
 Pair operator+(const Pair& a, const Pair& b) { return {a.measured + b.measured, a.promised + b.promised}; }
 
-/// The operations of one stage.
+/// The operations of one stage, on one of its devices where `replica` says so.
 class StageOperations {
  public:
-  StageOperations(const MeasuredRun& run, const Prediction& promised, StageId stage, const OperationCost& fixed)
-      : run_(run), promised_(promised), stage_(stage), fixed_(fixed) {}
+  StageOperations(const MeasuredRun& run, const Profile& profile, const Prediction& promised, StageId stage,
+                  std::optional<std::size_t> replica = std::nullopt)
+      : run_(run), promised_(promised), stage_(stage), replica_(replica) {
+    const Stage& layers = run.plan.stages[index(stage)];
+    const double slowest = slowest_speed(run.plan, layers);
+    speed_ = replica ? device_of(run.plan, layers.workers[*replica]).speed : slowest;
+    share_ = slowest / speed_;
+    if (!profile.operation_overhead) return;
+    fixed_ = {profile.operation_overhead->forward.median.count() / speed_,
+              profile.operation_overhead->backward.median.count() / speed_};
+  }
+
+  bool has(OpKind kind) const { return measured(kind) > Seconds(); }
 
   Pair of(OpKind kind) const {
-    const auto found = std::ranges::find_if(run_.operations, [&](const MeasuredRun::Operation& operation) {
-      return operation.kind == kind && operation.stage == stage_;
-    });
-    if (found == run_.operations.end()) return {};
-    const Pair whole{found->median.count(), promised_time(run_.plan, promised_, kind, stage_).count()};
+    if (!has(kind)) return {};
+    const Pair whole{measured(kind).count(),
+                     share_ * promised_time(run_.plan, promised_, kind, stage_).count()};
     const double fixed = fixed_of(kind);
     const Pair layers{whole.measured - fixed, whole.promised - fixed};
     return layers ? layers : whole;
   }
 
  private:
+  Seconds measured(OpKind kind) const {
+    const auto found = std::ranges::find_if(run_.operations, [&](const MeasuredRun::Operation& operation) {
+      return operation.kind == kind && operation.stage == stage_;
+    });
+    if (found == run_.operations.end()) return {};
+    if (replica_ && *replica_ < found->replicas.size()) return found->replicas[*replica_];
+    return found->median;
+  }
+
   double fixed_of(OpKind kind) const {
     if (kind == OpKind::forward) return fixed_.forward;
     return kind == OpKind::update ? 0 : fixed_.backward;
@@ -85,6 +105,9 @@ class StageOperations {
   const MeasuredRun& run_;
   const Prediction& promised_;
   StageId stage_;
+  std::optional<std::size_t> replica_;
+  double speed_ = 1;
+  double share_ = 1;  ///< of the prices, which are those of the slowest device
   OperationCost fixed_;
 };
 
@@ -103,8 +126,32 @@ StageFactors stage_factors(const std::vector<std::string>& layers, const StageOp
 }
 
 using Factor = std::optional<double> StageFactors::*;
-constexpr std::array<Factor, 4> kLayerFactors{&StageFactors::forward, &StageFactors::backward,
-                                              &StageFactors::input_gradient, &StageFactors::weight_gradient};
+struct LayerFactor {
+  OpKind kind;
+  Factor measured;
+  double LayerCorrection::*corrected;
+};
+constexpr std::array kLayerFactors{
+    LayerFactor{OpKind::forward, &StageFactors::forward, &LayerCorrection::forward},
+    LayerFactor{OpKind::backward, &StageFactors::backward, &LayerCorrection::backward},
+    LayerFactor{OpKind::input_gradient, &StageFactors::input_gradient, &LayerCorrection::input_gradient},
+    LayerFactor{OpKind::weight_gradient, &StageFactors::weight_gradient, &LayerCorrection::weight_gradient}};
+
+PlacedFactors placed_factors(const MeasuredRun& run, StageId stage, std::size_t replica,
+                             const StageOperations& operations) {
+  const Stage& layers = run.plan.stages[index(stage)];
+  PlacedFactors placed{.stage = stage_factors(layers.layers, operations),
+                       .measured = {},
+                       .device = device_of(run.plan, layers.workers[replica]),
+                       .last = index(stage) + 1 == run.plan.stages.size()};
+  for (const LayerFactor& one : kLayerFactors)
+    if (operations.has(one.kind)) placed.measured.push_back(one.kind);
+  if (const Pair update = operations.of(OpKind::update)) {
+    placed.measured_update = update.measured;
+    placed.promised_update = update.promised;
+  }
+  return placed;
+}
 
 /// 1 without factors; of an even number the mean of the two in the middle.
 double median(std::vector<double> factors) {
@@ -114,39 +161,107 @@ double median(std::vector<double> factors) {
   return factors.size() % 2 == 1 ? factors[half] : (factors[half - 1] + factors[half]) / 2;
 }
 
-void scale(TimeStat& time, double factor) {
-  for (Seconds* part : {&time.median, &time.low, &time.high}) *part *= factor;
-}
+/// A stage on a device, and the factor that is the device's doing.
+struct Place {
+  const PlacedFactors* factors;
+  double device = 1;
+};
 
-/// The factors of the stages in which a layer stood.
-using Stood = std::vector<const StageFactors*>;
+std::string key_of(const Device& device) { return device.node + '/' + std::to_string(number(device.id)); }
 
-double median_of(const Stood& stages, Factor member) {
-  std::vector<double> factors;
-  for (const StageFactors* stage : stages) {
-    if (const auto& factor = stage->*member) factors.push_back(*factor);
-  }
-  return median(std::move(factors));
-}
-
-void scale(LayerProfile& layer, const Stood& stages) {
-  const double forward = median_of(stages, &StageFactors::forward),
-               backward = median_of(stages, &StageFactors::backward),
-               input_gradient = median_of(stages, &StageFactors::input_gradient),
-               weight_gradient = median_of(stages, &StageFactors::weight_gradient);
-  for (LayerPoint& point : layer.points) {
-    scale(point.forward, forward);
-    scale(point.backward, backward);
-    if (point.input_gradient) scale(*point.input_gradient, input_gradient);
-    if (point.weight_gradient) scale(*point.weight_gradient, weight_gradient);
-    for (std::optional<LayerTimes>* times : {&point.first, &point.alone, &point.in_part}) {
-      if (!*times) continue;
-      scale((*times)->forward, forward);
-      scale((*times)->backward, backward);
-      scale((*times)->input_gradient, input_gradient);
-      scale((*times)->weight_gradient, weight_gradient);
+/// All places of the runs, in order.
+std::vector<Place> places_of(std::span<const RunFactors> runs) {
+  std::map<std::pair<std::string, OpKind>, int> rows;
+  std::map<std::string, int> devices;
+  std::map<std::pair<std::size_t, int>, int> columns;  // by run and device
+  TwoWayTable table;
+  std::vector<Place> places;
+  std::vector<int> column_of;  // of each place
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    for (const PlacedFactors& one : runs[run].places) {
+      const int device = devices.emplace(key_of(one.device), std::ssize(devices)).first->second;
+      const auto [column, added] = columns.emplace(std::pair(run, device), std::ssize(columns));
+      if (added) table.devices.push_back(device);
+      for (const LayerFactor& factor : kLayerFactors) {
+        const std::optional<double>& ratio = one.stage.*factor.measured;
+        if (!ratio || std::ranges::count(one.measured, factor.kind) == 0) continue;
+        for (const std::string& layer : one.stage.layers) {
+          const int row = rows.emplace(std::pair(layer, factor.kind), std::ssize(rows)).first->second;
+          table.cells.push_back({row, column->second, *ratio});
+        }
+      }
+      places.push_back({&one});
+      column_of.push_back(column->second);
     }
   }
+  table.rows = static_cast<int>(rows.size());
+  const TwoWayFactors factors = two_way_factors(table);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const double device = factors.columns[static_cast<std::size_t>(column_of[i])];
+    if (std::max(device, 1 / device) > kSameSpeed) places[i].device = device;
+  }
+  return places;
+}
+
+/// Of the stages in which a layer stood.
+LayerCorrection correction_of(const std::string& layer, const std::vector<Place>& stood) {
+  LayerCorrection correction{layer};
+  for (const LayerFactor& one : kLayerFactors) {
+    std::vector<double> factors;
+    for (const Place& place : stood) {
+      if (const auto& factor = place.factors->stage.*one.measured) factors.push_back(*factor / place.device);
+    }
+    correction.*one.corrected = median(std::move(factors));
+  }
+  return correction;
+}
+
+bool changes(const LayerCorrection& correction) {
+  return std::ranges::any_of(kLayerFactors,
+                             [&](const LayerFactor& one) { return correction.*one.corrected != 1; });
+}
+
+/// All updates of a run together.
+std::optional<double> update_factor(const RunFactors& run, const std::vector<Place>& places) {
+  Pair updates;
+  for (const Place& place : places) {
+    const auto inside = [&](const PlacedFactors& one) { return &one == place.factors; };
+    if (std::ranges::any_of(run.places, inside))
+      updates = updates + Pair{place.factors->measured_update / place.device, place.factors->promised_update};
+  }
+  return updates.factor();
+}
+
+void add_updates(Calibration& calibration, const Profile& profile, std::span<const RunFactors> runs,
+                 const std::vector<Place>& places) {
+  std::map<std::string, std::vector<double>> updates;  // by the optimizer of the profile
+  for (const RunFactors& run : runs) {
+    const std::optional<double> factor = update_factor(run, places);
+    const OptimizerProfile* measured = profiled_optimizer(profile, run.optimizer);
+    if (factor && measured != nullptr) updates[measured->name].push_back(*factor);
+  }
+  for (const auto& [optimizer, factors] : updates) {
+    for (const double factor : factors) {
+      calibration.least = std::min(calibration.least, factor);
+      calibration.largest = std::max(calibration.largest, factor);
+    }
+    if (const double factor = median(factors); factor != 1) calibration.updates.push_back({optimizer, factor});
+  }
+}
+
+/// The last one of each.
+std::vector<MeasuredSpeed> speeds_of(const std::vector<Place>& places) {
+  constexpr double kLeast = 1e-6, kMost = 1e6;
+  std::map<std::string, MeasuredSpeed> speeds;
+  for (const Place& place : places) {
+    const Device& device = place.factors->device;
+    speeds[key_of(device)] = {device.id, device.node, std::clamp(device.speed / place.device, kLeast, kMost)};
+  }
+  std::vector<MeasuredSpeed> changed;
+  for (const auto& [key, one] : speeds)
+    if (one.speed != 1) changed.push_back(one);
+  std::ranges::sort(changed, {}, [](const MeasuredSpeed& one) { return number(one.device); });
+  return changed;
 }
 
 }  // namespace
@@ -155,65 +270,43 @@ RunFactors factors_of(const MeasuredRun& run, const Profile& profile) {
   check_run(run, profile);
   const Prediction promised = predict(run.plan, profile, cluster_of(run.plan));
   RunFactors factors{run.hash, {}, run.plan.training.optimizer, {}};
-  Pair updates;
   for (std::size_t s = 0; s < run.plan.stages.size(); ++s) {
     const Stage& stage = run.plan.stages[s];
-    OperationCost fixed;
-    if (profile.operation_overhead) {
-      const double speed = slowest_speed(run.plan, stage);
-      fixed = {profile.operation_overhead->forward.median.count() / speed,
-               profile.operation_overhead->backward.median.count() / speed};
-    }
-    const StageOperations operations(run, promised, StageId{static_cast<int>(s)}, fixed);
-    factors.stages.push_back(stage_factors(stage.layers, operations));
-    if (const Pair update = operations.of(OpKind::update)) updates = updates + update;
+    const StageId id{static_cast<int>(s)};
+    factors.stages.push_back(stage_factors(stage.layers, {run, profile, promised, id}));
+    for (std::size_t replica = 0; replica < stage.workers.size(); ++replica)
+      factors.places.push_back(placed_factors(run, id, replica, {run, profile, promised, id, replica}));
   }
-  factors.update = updates.factor();
   const auto forwards = [](const StageFactors& stage) { return stage.forward.has_value(); };
   if (std::ranges::none_of(factors.stages, forwards))
     refuse("/op_times: has no measured forward; calibrate with a run of some steps");
   return factors;
 }
 
-Profile calibrated(const Profile& profile, std::span<const RunFactors> runs) {
-  std::map<std::string_view, Stood> stood;
-  Stood last;
-  std::map<std::string_view, std::vector<double>> updates;  // by the optimizer of the profile
-  for (const RunFactors& run : runs) {
-    for (const StageFactors& stage : run.stages) {
-      for (const std::string& layer : stage.layers) stood[layer].push_back(&stage);
+Calibration calibration_of(const Profile& profile, std::span<const RunFactors> runs) {
+  Calibration calibration{{}, std::numeric_limits<double>::infinity(), 0};
+  for (const RunFactors& run : runs) calibration.reports.push_back(run.report);
+  const std::vector<Place> places = places_of(runs);
+  std::map<std::string_view, std::vector<Place>> stood;
+  std::vector<Place> last;
+  for (const Place& place : places) {
+    for (const std::string& layer : place.factors->stage.layers) stood[layer].push_back(place);
+    if (place.factors->last) last.push_back(place);
+    for (const LayerFactor& one : kLayerFactors) {
+      const std::optional<double>& factor = place.factors->stage.*one.measured;
+      if (!factor) continue;
+      calibration.least = std::min(calibration.least, *factor / place.device);
+      calibration.largest = std::max(calibration.largest, *factor / place.device);
     }
-    last.push_back(&run.stages.back());
-    const OptimizerProfile* measured = profiled_optimizer(profile, run.optimizer);
-    if (run.update && measured != nullptr) updates[measured->name].push_back(*run.update);
   }
-  Profile result = profile;
-  for (LayerProfile& layer : result.layers) scale(layer, stood[layer.name]);
-  if (result.loss) scale(*result.loss, last);
-  for (OptimizerProfile& optimizer : result.optimizers) {
-    const double factor = median(updates[optimizer.name]);
-    scale(optimizer.update, factor);
-    for (UpdatePoint& part : optimizer.parts) scale(part.update, factor);
-    if (optimizer.new_version) scale(optimizer.new_version->update, factor);
+  for (const LayerProfile& layer : profile.layers) {
+    if (LayerCorrection correction = correction_of(layer.name, stood[layer.name]); changes(correction))
+      calibration.layers.push_back(std::move(correction));
   }
-  return result;
-}
-
-Calibration summary_of(std::span<const RunFactors> runs) {
-  Calibration summary{{}, std::numeric_limits<double>::infinity(), 0};
-  const auto add = [&](const std::optional<double>& factor) {
-    if (!factor) return;
-    summary.least = std::min(summary.least, *factor);
-    summary.largest = std::max(summary.largest, *factor);
-  };
-  for (const RunFactors& run : runs) {
-    summary.reports.push_back(run.report);
-    for (const StageFactors& stage : run.stages) {
-      for (const Factor member : kLayerFactors) add(stage.*member);
-    }
-    add(run.update);
-  }
-  return summary;
+  if (LayerCorrection loss = correction_of("", last); changes(loss)) calibration.loss = std::move(loss);
+  add_updates(calibration, profile, runs, places);
+  calibration.devices = speeds_of(places);
+  return calibration;
 }
 
 }  // namespace pp::plan

@@ -1,4 +1,4 @@
-// What runs measured, against what the profile says of the same stages, and the profile corrected by it.
+// What runs measured, against what the profile says of the same stages: factors of layers and of devices.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,7 @@ struct MeasuredRun {
     OpKind kind{};
     StageId stage{};
     Seconds median{};
+    std::vector<Seconds> replicas = {};  ///< of each worker of the stage; 0: nothing; none: there is one
   };
   std::string hash;  ///< of the report
   Plan plan;         ///< that ran; checked in full
@@ -32,11 +33,20 @@ struct StageFactors {
   std::optional<double> forward, backward, input_gradient, weight_gradient, update;
   bool operator==(const StageFactors&) const = default;
 };
+/// The same on one of the stage's devices.
+struct PlacedFactors {
+  StageFactors stage;
+  std::vector<OpKind> measured;                     ///< F, B, I, W of these
+  Device device;                                    ///< as the run's plan has it
+  double measured_update = 0, promised_update = 0;  ///< seconds
+  bool last = false;                                ///< of the pipeline: the loss is among its layers
+  bool operator==(const PlacedFactors&) const = default;
+};
 struct RunFactors {
   std::string report;  ///< hash
   std::vector<StageFactors> stages;
   OptimizerName optimizer = OptimizerName::sgd;
-  std::optional<double> update;  ///< of all stages together
+  std::vector<PlacedFactors> places;
   bool operator==(const RunFactors&) const = default;
 };
 
@@ -45,11 +55,13 @@ struct RunFactors {
 /// device, of a micro-batch size that the profile does not have, or without operations.
 RunFactors factors_of(const MeasuredRun& run, const Profile& profile);
 
-/// `profile` with every time of a layer multiplied by the median, over the runs, of the factors of the stages
-/// in which it stood; the loss is one of the last stage. Updates are those of the optimizers that ran.
-Profile calibrated(const Profile& profile, std::span<const RunFactors> runs);
+/// Device factors within this one are noise.
+inline constexpr double kSameSpeed = 1.1;
 
-/// The reports, and the range of all factors.
-Calibration summary_of(std::span<const RunFactors> runs);
+/// What is the devices' doing is told from what is the layers' by two_way_factors() over all runs. A device's
+/// speed is that of the last run in which it stood; the factor of a layer is the median, over runs and devices,
+/// of what remains of the stages in which it stood; the loss is one of the last stage. Updates have one factor,
+/// that of all stages together, for each optimizer that ran.
+Calibration calibration_of(const Profile& profile, std::span<const RunFactors> runs);
 
 }  // namespace pp::plan

@@ -16,14 +16,23 @@ void check_format(ObjectReader& reader) {
   if (version != 1) reader.fail("version", "is " + std::to_string(version) + "; this program reads version 1");
 }
 
-MeasuredRun::Operation read_operation(ObjectReader& reader, std::size_t stages) {
+MeasuredRun::Operation read_operation(ObjectReader& reader, const Plan& plan) {
   MeasuredRun::Operation operation;
   operation.kind = reader.enumerator<OpKind>("kind");
-  operation.stage =
-      StageId{static_cast<int>(reader.integer("stage", {.max = static_cast<std::int64_t>(stages) - 1}))};
+  operation.stage = StageId{
+      static_cast<int>(reader.integer("stage", {.max = static_cast<std::int64_t>(plan.stages.size()) - 1}))};
   reader.integer("count");
   reader.number("predicted_s");
   operation.median = Seconds(reader.number("median_s"));
+  if (reader.has("replica_medians_s")) {
+    const std::vector<double> medians = reader.numbers("replica_medians_s");
+    const std::size_t replicas = plan.stages[index(operation.stage)].workers.size();
+    if (medians.size() != replicas)
+      reader.fail("replica_medians_s", "must be " + std::to_string(replicas) +
+                                           " as the stage has workers, found " +
+                                           std::to_string(medians.size()));
+    for (const double median : medians) operation.replicas.emplace_back(median);
+  }
   return operation;
 }
 
@@ -40,9 +49,8 @@ MeasuredRun parse_measured_run(std::string_view text) {
     run.plan = plan_from_json(plan);
     check_plan(run.plan);
   });
-  reader.objects("op_times", [&](ObjectReader& row) {
-    run.operations.push_back(read_operation(row, run.plan.stages.size()));
-  });
+  reader.objects("op_times",
+                 [&](ObjectReader& row) { run.operations.push_back(read_operation(row, run.plan)); });
   return run;
 }
 

@@ -138,6 +138,18 @@ CheckpointPart write_part(const fs::path& folder, const PartContent& content, in
   throw Error(ErrorKind::run, path.string() + ": cannot be written: " + error.message());
 }
 
+void copy_part(const fs::path& from, const fs::path& to) {
+  const FileBytes source(from);
+  AtomicFile file(to);
+  std::string piece(kPiece, '\0');
+  for (std::uint64_t at = 0; at < source.size(); at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, source.size() - at)));
+    source.read(at, piece);
+    file.write(piece);
+  }
+  file.commit();
+}
+
 // Written by another process, maybe on another host.
 void require_part(const fs::path& path, const CheckpointPart& part) {
   std::error_code error;
@@ -270,6 +282,30 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
   return bytes;
 }
 
+void CheckpointFolder::copy(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kManifest;
+  const Manifest manifest = with_context(file.string(), [&] { return parse_manifest(read_file(file)); });
+  const Step step = manifest.position.step;
+  const fs::path unfinished = unfinished_of(folder_, step);
+  std::error_code error;
+  fs::create_directory(unfinished, error);
+  if (error) fail(unfinished, error);
+  try {
+    for (const CheckpointPart& part : manifest.parts) copy_part(checkpoint / part.file, unfinished / part.file);
+  } catch (const Error& failure) {
+    discard(step);
+    throw Error(ErrorKind::run, failure.what());
+  }
+  commit(manifest, step);
+}
+
+fs::path CheckpointFolder::place_of(Step step) const { return folder_of(folder_, step); }
+
+void CheckpointFolder::clear() {
+  std::error_code ignored;
+  for (const auto& [step, path] : checkpoints_in(folder_)) fs::remove_all(path, ignored);
+}
+
 bool has_checkpoints(const fs::path& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
@@ -286,6 +322,8 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
   for (const auto& [step, path] : checkpoints_in(folder)) all.push_back(path);
   return all;
 }
+
+Step step_of_checkpoint(const fs::path& checkpoint) { return step_of(checkpoint).value_or(0); }
 
 FoundCheckpoint find_checkpoint(const fs::path& folder, const CheckpointReader& reader) {
   std::vector<std::string> skipped;

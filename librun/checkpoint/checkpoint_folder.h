@@ -53,6 +53,13 @@ class CheckpointFolder {
   std::int64_t commit(const Manifest& manifest, Step step);
   /// Removes what all writers' write_parts() wrote.
   void discard(Step step);
+  /// Makes the same checkpoint as a whole one of another folder. Throws pp::Error (run, data): what is there
+  /// stays as it is.
+  void copy(const std::filesystem::path& checkpoint);
+  /// Where the checkpoint of a step lies.
+  std::filesystem::path place_of(Step step) const;
+  /// Removes all checkpoints.
+  void clear();
 
  private:
   class Lock;
@@ -76,6 +83,9 @@ bool has_checkpoints(const std::filesystem::path& folder);
 /// Those of `folder`, whole or not, newest first, or `folder` itself when it is one. Throws pp::Error (usage)
 /// where it cannot be looked into.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder);
+
+/// By the name of its folder; 0 for another name.
+Step step_of_checkpoint(const std::filesystem::path& checkpoint);
 
 /// A process that looks for a checkpoint, maybe with others, which do the same at the same time: it reads the
 /// parts whose owner is its own rank, modulo the number of ranks.

@@ -224,8 +224,10 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
   std::vector<std::string> names;  // none where the folder is refused, which find_start() says
   error_of([&] {
     if (!resumes(options)) return;
-    for (const std::filesystem::path& path : checkpoints_of(options.resume))
-      names.push_back(path.filename().string());
+    for (const std::filesystem::path& folder : {options.resume, options.buddy}) {
+      if (folder.empty()) continue;
+      for (const std::filesystem::path& path : checkpoints_of(folder)) names.push_back(path.string());
+    }
   });
   Packer packer;
   packer.add(names.size());
@@ -238,7 +240,7 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
     const auto first = std::ranges::find_if(reasons, [](const std::string& why) { return !why.empty(); });
     return first == reasons.end() ? std::string() : *first;
   };
-  return find_checkpoint(options.resume, {mailbox.rank(), mailbox.size(), agree, /*keep=*/true});
+  return find_resumed(options, {mailbox.rank(), mailbox.size(), agree, /*keep=*/true});
 }
 
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,

@@ -46,7 +46,8 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
       observer_(observer),
       saver_(saver),
       done_(job.setup.start.position.step),
-      loss_scale_(job.setup.start.position.loss_scale) {
+      loss_scale_(job.setup.start.position.loss_scale),
+      slow_devices_(job.plan) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
   epoch_.weight = start.epoch_samples;
@@ -184,6 +185,7 @@ void Driver::take() {
   count(record(epoch, *result));
   history_.add(steps_.back().time, result->workers);
   tell_step(epoch, *result);
+  watch_devices(*result);
   tell_unwritten();
   poll();
   weigh_checkpoints();
@@ -302,6 +304,17 @@ void Driver::tell_step(int epoch, const StepResult& result) {
     if (worker.gradient_norm) progress.gradient_norm = worker.gradient_norm;
   }
   tell([&] { observer_.step(progress); });
+}
+
+void Driver::watch_devices(const StepResult& result) {
+  const StepRecord& step = steps_.back();
+  const double mini_batches = static_cast<double>(step.samples) / job_.plan.training.mini_batch;
+  const SlowDevices::Changes changes = slow_devices_.add(done_, step.time, mini_batches, result.workers);
+  if (!changes.any) return;
+  tell([&] {
+    for (const SlowDevice& slow : changes.slow) observer_.information(slow_device_line(slow, job_.plan));
+    observer_.speeds(slow_devices_.factors());
+  });
 }
 
 Position Driver::position() const {

@@ -43,6 +43,7 @@ class Driver final : public DriveLoop {
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
   const StepHistory& history() const { return history_; }
+  std::vector<SlowDevice> slow_devices() const { return slow_devices_.found(); }
   /// What a checkpoint takes from the training and how far they are apart; none: not chosen by itself.
   std::optional<CheckpointChoice> checkpoint_choice() const;
 
@@ -78,6 +79,7 @@ class Driver final : public DriveLoop {
   std::optional<StepResult> await();
   StepRecord record(int epoch, const StepResult& result) const;
   void tell_step(int epoch, const StepResult& result);
+  void watch_devices(const StepResult& result);
   void count(const StepRecord& step);
   void finish_epoch(int epoch);
   void add_evaluation(EpochReport& report);
@@ -118,6 +120,7 @@ class Driver final : public DriveLoop {
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
   StepHistory history_;
+  SlowDevices slow_devices_;
 };
 
 }  // namespace pp::run

@@ -11,8 +11,16 @@
 namespace pp::run {
 
 Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
-    : start_(setup.start), saved_(start_.position.step) {
+    : copy_steps_(options.copy_steps),
+      copy_time_(options.copy_time),
+      copied_at_(Coordinator::Clock::now()),
+      start_(setup.start),
+      saved_(start_.position.step) {
   start_.read.clear();  // the job gives that memory back
+  if (!options.buddy.empty() && std::ranges::count(setup.placement.on_host, false) > 0)
+    throw Error(ErrorKind::usage, "--buddy " + options.buddy.string() +
+                                      ": ranks of several hosts share no memory; leave it out, and write "
+                                      "checkpoints to --checkpoint more often");
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) {
     weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);
@@ -21,6 +29,10 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
   std::optional<Step> resumed;
   if (!start_.resumed.empty()) resumed = start_.position.step;
   folder_.emplace(options.checkpoint, options.checkpoints_kept, resumed);
+  if (options.buddy.empty()) return;
+  memory_.emplace(options.buddy, /*keep=*/1, resumed);
+  if (const auto copies = checkpoints_of(options.checkpoint); !copies.empty())
+    copied_ = step_of_checkpoint(copies.front());
 }
 
 // A rank among others does not know whether its last part has become a checkpoint: it writes each.
@@ -33,7 +45,8 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     std::optional<int> writer;
     if (!alone) writer = job.setup.placement.rank;
     try {
-      share.parts = write_parts(job.options.checkpoint, snapshot.step,
+      const auto& folder = job.options.buddy.empty() ? job.options.checkpoint : job.options.buddy;
+      share.parts = write_parts(folder, snapshot.step,
                                 {{part_file(kWeights, writer), stored(state.tensors)},
                                  {part_file(kOptimizer, writer), stored(state.optimizer)}},
                                 job.setup.placement.rank);
@@ -74,13 +87,11 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
       fail(words(error.what()));
     }
   };
-  if (wanted) {
-    attempt([&] { commit(manifest, shares); },
-            [&](const std::string& why) {
-              return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " +
-                     last_whole();
-            });
-  }
+  const auto no_checkpoint = [&](const std::string& why) {
+    return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " + last_whole();
+  };
+  if (wanted) attempt([&] { commit(manifest, shares); }, no_checkpoint);
+  if (shares.front().last) attempt([&] { copy(/*last=*/true); }, no_checkpoint);
   if (weights_ && shares.front().last) {
     attempt(
         [&] { write_weights(std::move(layers)); },
@@ -96,29 +107,46 @@ void Saver::write_weights(std::vector<Stage::LayerState> layers) {
 
 void Saver::commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
   const Step step = shares.front().step;
-  if (manifest.position.step <= saved_) return folder_->discard(step);
+  if (manifest.position.step <= saved_) return snapshots().discard(step);
   for (const CheckpointShare& share : shares) {
     if (share.failure.empty()) continue;
-    folder_->discard(step);
+    snapshots().discard(step);
     throw Error(ErrorKind::run, share.failure);
   }
-  size_ = Bytes(folder_->commit(manifest, step));
+  size_ = Bytes(snapshots().commit(manifest, step));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);
+  copy(/*last=*/false);
+}
+
+void Saver::copy(bool last) {
+  if (!memory_) return;
+  const Coordinator::Clock::time_point now = Coordinator::Clock::now();
+  const bool due = copy_steps_ ? saved_ - copied_ >= *copy_steps_ : now - copied_at_ >= copy_time_;
+  if ((due || last) && saved_ > copied_) {
+    folder_->copy(memory_->place_of(saved_));
+    copied_ = saved_;
+    copied_at_ = now;
+    ++copies_;
+  }
+  if (last) memory_->clear();
 }
 
 std::string Saver::last_whole() const {
   const bool here = folder_ && saved_ > start_.position.step;
   if (!here && start_.resumed.empty()) return "there is no checkpoint to go on from";
-  const std::string folder = here ? folder_->path().string() : start_.resumed.string();
+  const bool in_memory = here && memory_ && saved_ > copied_;
+  const std::string folder = here ? (in_memory ? memory_ : folder_)->path().string() : start_.resumed.string();
   return "the last whole checkpoint is of step " + std::to_string(saved_) + ": --resume " + folder +
          " goes on from it";
 }
 
 std::optional<CheckpointsReport> Saver::report() const {
   if (!folder_) return std::nullopt;
-  return CheckpointsReport{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
+  CheckpointsReport report{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
+  if (memory_) report.copies = copies_;
+  return report;
 }
 
 }  // namespace pp::run

@@ -45,6 +45,9 @@ class Saver {
   std::optional<CheckpointsReport> report() const;
 
  private:
+  CheckpointFolder& snapshots() { return memory_ ? *memory_ : *folder_; }
+  /// The newest checkpoint in memory to the folder on disk, where it is time, and at the end.
+  void copy(bool last);
   void fail(std::string why);
   void commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares);
   void write_weights(std::vector<Stage::LayerState> layers);
@@ -52,6 +55,12 @@ class Saver {
 
   std::optional<WeightOutput> weights_;     ///< of the process that drives
   std::optional<CheckpointFolder> folder_;  ///< the same
+  std::optional<CheckpointFolder> memory_;  ///< what is written comes here first
+  std::optional<Step> copy_steps_;          ///< RunOptions, as the next two
+  Seconds copy_time_{};
+  Step copied_ = 0;                           ///< the newest on disk
+  Coordinator::Clock::time_point copied_at_;  ///< or the beginning
+  std::int64_t copies_ = 0;
   Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed
   Coordinator::Clock::time_point begun_{};  ///< when this rank began with it

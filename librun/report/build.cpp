@@ -33,6 +33,16 @@ std::vector<std::size_t> chained(std::span<const StepRecord> steps) {
   return found.empty() ? all : found;
 }
 
+// Sums of tied weights have a number of their own in place of a stage's.
+void add_replica(OpTime& row, const plan::Plan& plan, WorkerId worker, Seconds median) {
+  if (row.kind == plan::OpKind::tied_all_reduce || index(row.stage) >= plan.stages.size()) return;
+  const std::vector<WorkerId>& replicas = plan.stages[index(row.stage)].workers;
+  if (replicas.size() < 2) return;
+  row.replicas.resize(replicas.size());
+  const auto place = std::ranges::find(replicas, worker) - replicas.begin();
+  if (place < std::ssize(replicas)) row.replicas[static_cast<std::size_t>(place)] = median;
+}
+
 Seconds streamed_step_time(std::span<const StepRecord> steps) {
   std::vector<Seconds> periods;
   Seconds start{};
@@ -162,18 +172,19 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
 }
 
 // Replicas of a stage share a row: their counts are added, the median is the first replica's with the most
-// operations.
+// operations, and each one's own stands beside it.
 std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers) {
   std::map<std::pair<StageId, plan::OpKind>, OpTime> rows;
   std::map<std::pair<StageId, plan::OpKind>, std::int64_t> most;
-  for (const WorkerRecord* worker : workers) {
-    for (const auto& [key, times] : worker->op_times) {
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    for (const auto& [key, times] : workers[w]->op_times) {
       const std::pair by_stage{key.second, key.first};
       OpTime& row = rows[by_stage];
       row.kind = key.first;
       row.stage = key.second;
       row.count += times.count();
       row.predicted = plan::promised_time(plan, plan.predicted, row.kind, row.stage);
+      add_replica(row, plan, WorkerId{static_cast<int>(w)}, times.median());
       if (times.count() <= most[by_stage]) continue;
       most[by_stage] = times.count();
       row.median = times.median();

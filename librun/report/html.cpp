@@ -169,10 +169,32 @@ std::string workers_section(const RunReport& report, const plan::SvgOptions& nam
          names.limits[w] > Bytes(0) ? pp::to_text(names.limits[w]) : "-", std::to_string(worker.peak_in_flight),
          std::to_string(worker.peak_versions), pp::to_text(worker.sent_per_step)});
   }
+  std::string slow;
+  for (const SlowDevice& one : report.slow_devices) slow += soft(slow_device_line(one, report.plan));
   return section("Workers",
                  table_html({"worker", "device", "busy ms, predicted", "measured", "bubble", "peak, predicted",
                              "measured", "limit", "in flight", "versions", "sent per step"},
-                            rows, 2));
+                            rows, 2) +
+                     slow);
+}
+
+/// Of --keep-going, the last one at the end.
+std::string starts_section(const RunReport& report) {
+  if (report.lost_attempts.empty()) return "";
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& how, std::int64_t first, std::int64_t done, const std::string& time,
+                       const std::string& to_next, const std::string& plan, const std::string& hosts) {
+    rows.push_back({std::to_string(rows.size() + 1), xml_escaped(how), std::to_string(first),
+                    std::to_string(done), time, to_next, xml_escaped(plan), xml_escaped(hosts)});
+  };
+  for (const LostAttempt& lost : report.lost_attempts)
+    add(lost.how, lost.first_step, lost.steps_done, pp::to_text(lost.time),
+        lost.to_next ? pp::to_text(*lost.to_next) : "-", lost.plan, lost.hosts);
+  const std::int64_t first = report.resumed ? report.resumed->step : 0;
+  add(report.exit_reason, first, first + report.steps, "-", "-", "as above", "");
+  return section("Starts", table_html({"start", "ended by", "from step", "to step", "time", "to the next",
+                                       "plan", "hosts"},
+                                      rows, 8));
 }
 
 std::string text_of(const Setting& setting) {
@@ -199,7 +221,7 @@ std::string report_html(const RunReport& report) {
   const plan::SvgOptions names = plan::picture_names(report.plan);
   std::string body = head(report) + tiles(report) + plan_section(report, names) +
                      timeline_section(report, names) + operations_section(report) +
-                     workers_section(report, names);
+                     workers_section(report, names) + starts_section(report);
   if (const std::string curves = curves_html(report, names.limits); !curves.empty())
     body += section("Over the run", element("div", "charts", curves));
   if (const std::string epochs = epochs_html(report.epochs); !epochs.empty()) body += section("Epochs", epochs);

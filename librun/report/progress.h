@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,9 @@ class Observer {
   virtual void step(const Progress& progress) = 0;
   virtual void epoch(const EpochReport& epoch) = 0;
   virtual void warning(std::string_view text) = 0;
+  /// Devices have become slower or faster than the plan promised, or are no longer: of each worker's, its work
+  /// takes so many times as long (SlowDevices::factors()).
+  virtual void speeds(std::span<const double> /*factors*/) {}
 };
 
 }  // namespace pp::run

@@ -15,6 +15,7 @@
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
 #include "librun/report/lost_attempt.h"
+#include "librun/report/slow_devices.h"
 #include "librun/stage/graph_count.h"
 
 namespace pp::run {
@@ -62,6 +63,8 @@ struct OpTime {
   std::int64_t count = 0;
   Seconds predicted{};  ///< 0 where the plan says nothing
   Seconds median{};     ///< measured
+  /// The same on each worker of a stage that has several; 0: it has done none.
+  std::vector<Seconds> replicas = {};
   bool operator==(const OpTime&) const = default;
 };
 
@@ -88,6 +91,8 @@ struct CheckpointsReport {
   Seconds pause{};                         ///< median time that training stood still for the copy of its state
   Seconds write{};                         ///< median time of writing it, meanwhile training goes on
   std::optional<CheckpointChoice> choice;  ///< none: their interval was given
+  /// Of those in memory so many were copied to disk; none: all were written there.
+  std::optional<std::int64_t> copies = std::nullopt;
   bool operator==(const CheckpointsReport&) const = default;
 };
 
@@ -122,6 +127,7 @@ struct RunReport {
   std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
   std::optional<ResumedFrom> resumed;
   std::vector<LostAttempt> lost_attempts;  ///< before this one, in order
+  std::vector<SlowDevice> slow_devices;    ///< that took longer than promised for a while
   std::optional<CheckpointsReport> checkpoints;
   std::optional<ReplicasReport> replicas;  ///< none: they do not train apart
   std::optional<FramesReport> frames;      ///< none: no stream of frames

@@ -56,11 +56,13 @@ Json write(const WorkerReport& worker) {
 }
 
 Json write(const OpTime& row) {
-  return {{"kind", name_of(row.kind)},
-          {"stage", number(row.stage)},
-          {"count", row.count},
-          {"predicted_s", row.predicted.count()},
-          {"median_s", row.median.count()}};
+  Json json{{"kind", name_of(row.kind)},
+            {"stage", number(row.stage)},
+            {"count", row.count},
+            {"predicted_s", row.predicted.count()},
+            {"median_s", row.median.count()}};
+  for (const Seconds replica : row.replicas) json["replica_medians_s"].push_back(replica.count());
+  return json;
 }
 
 Json write(const CheckpointsReport& checkpoints) {
@@ -72,10 +74,12 @@ Json write(const CheckpointsReport& checkpoints) {
     json["cost_s"] = checkpoints.choice->cost.count();
     json["interval_s"] = checkpoints.choice->interval.count();
   }
+  if (checkpoints.copies) json["copies"] = *checkpoints.copies;
   return json;
 }
 
 Json write(const LostAttempt& lost) { return to_json(lost); }
+Json write(const SlowDevice& slow) { return to_json(slow); }
 
 Json write(const FramesReport& frames) {
   return {{"period_s", frames.period.count()}, {"latency_s", frames.latency.count()}, {"delay", frames.delay}};
@@ -165,6 +169,8 @@ OpTime read_op_time(ObjectReader& reader, const plan::Plan& plan) {
   row.count = reader.integer("count");
   row.predicted = Seconds(reader.number("predicted_s", kTimes));
   row.median = Seconds(reader.number("median_s", kTimes));
+  if (!reader.has("replica_medians_s")) return row;
+  for (const double replica : reader.numbers("replica_medians_s", kTimes)) row.replicas.emplace_back(replica);
   return row;
 }
 
@@ -228,6 +234,7 @@ Json to_json(const RunReport& report) {
   if (report.resumed)
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
   if (!report.lost_attempts.empty()) json["lost_attempts"] = write_all(report.lost_attempts);
+  if (!report.slow_devices.empty()) json["slow_devices"] = write_all(report.slow_devices);
   if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
   if (report.frames) json["frames"] = write(*report.frames);
   if (report.replicas) json["replicas"] = write(*report.replicas);
@@ -272,6 +279,10 @@ RunReport report_from_json(const Json& json) {
       reader.objects("lost_attempts",
                      [&](ObjectReader& row) { report.lost_attempts.push_back(read_lost_attempt(row)); });
     }
+    if (reader.has("slow_devices")) {
+      reader.objects("slow_devices",
+                     [&](ObjectReader& row) { report.slow_devices.push_back(read_slow_device(row, workers)); });
+    }
     if (reader.has("frames")) {
       reader.object("frames", [&](ObjectReader& member) {
         report.frames = FramesReport{Seconds(member.number("period_s", kTimes)),
@@ -293,6 +304,7 @@ RunReport report_from_json(const Json& json) {
                                                Seconds(member.number("pause_s")),
                                                Seconds(member.number("write_s")),
                                                {}};
+        if (member.has("copies")) report.checkpoints->copies = member.integer("copies");
         if (!member.has("interval_s")) return;
         report.checkpoints->choice =
             CheckpointChoice{Seconds(member.number("cost_s")), Seconds(member.number("interval_s"))};

@@ -110,15 +110,42 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > kMost ? text + ", ..." : text;
 }
 
-// From its own folder a job goes on as soon as there is something to go on from.
-bool resumes(const RunOptions& options) {
-  if (options.resume.empty()) return false;
+namespace {
+
+bool goes_on_from_own(const RunOptions& options) {
   const auto place = [](const fs::path& path) {
     std::error_code ignored;
     return fs::weakly_canonical(fs::absolute(path / ".", ignored), ignored);
   };
-  const bool own = !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
-  return !own || has_checkpoints(options.resume);
+  return !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
+}
+
+}  // namespace
+
+// From its own folder a job goes on as soon as there is something to go on from.
+bool resumes(const RunOptions& options) {
+  if (options.resume.empty()) return false;
+  if (!goes_on_from_own(options)) return true;
+  return has_checkpoints(options.resume) || (!options.buddy.empty() && has_checkpoints(options.buddy));
+}
+
+FoundCheckpoint find_resumed(const RunOptions& options, const CheckpointReader& reader) {
+  const auto newest = [](const fs::path& folder) {
+    const std::vector<fs::path> all = checkpoints_of(folder);
+    return all.empty() ? Step{-1} : step_of_checkpoint(all.front());
+  };
+  std::vector<std::string> skipped;
+  if (!options.buddy.empty() && goes_on_from_own(options) && newest(options.buddy) > newest(options.resume)) {
+    try {
+      return find_checkpoint(options.buddy, reader);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      skipped.emplace_back(error.what());
+    }
+  }
+  FoundCheckpoint found = find_checkpoint(options.resume, reader);
+  found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
+  return found;
 }
 
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
@@ -203,7 +230,7 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
                  const std::optional<FoundCheckpoint>& found) {
   Start start;
   if (found || resumes(options)) {
-    start = resume(plan, options, setup, found ? *found : find_checkpoint(options.resume, {.keep = true}));
+    start = resume(plan, options, setup, found ? *found : find_resumed(options, {.keep = true}));
     if (!options.initial_weights.empty())
       start.warnings.push_back("the weights are those of " + start.resumed.string() + ", not of " +
                                options.initial_weights.string());
@@ -222,10 +249,19 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
 
 Step snapshot_interval(const RunOptions& options, const Setup& setup) {
   if (options.checkpoint.empty()) {
+    if (!options.buddy.empty())
+      refuse(ErrorKind::usage,
+             "--buddy keeps checkpoints in memory; give a folder for copies of some of them "
+             "with --checkpoint");
     if (options.checkpoint_steps || options.checkpoint_time || options.checkpoint_auto)
       refuse(ErrorKind::usage, "--every is the time between checkpoints; give their folder with --checkpoint");
     return 0;
   }
+  if (!options.buddy.empty() &&
+      fs::absolute(options.buddy).lexically_normal() == fs::absolute(options.checkpoint).lexically_normal())
+    refuse(ErrorKind::usage, "--buddy " + options.buddy.string() +
+                                 ": is the folder of --checkpoint, which keeps the copies; give one in memory "
+                                 "(/dev/shm/NAME)");
   if (options.checkpoints_kept < 1)
     refuse(ErrorKind::usage, "--keep " + std::to_string(options.checkpoints_kept) + ": must be at least 1");
   if (options.checkpoint_auto != options.between_failures.has_value()) {

@@ -18,6 +18,10 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
 /// none at first. Throws pp::Error (usage).
 bool resumes(const RunOptions& options);
 
+/// The newest checkpoint of a job's folders: where that of --buddy has a newer one than --resume's, from there
+/// if it is whole. Throws as find_checkpoint().
+FoundCheckpoint find_resumed(const RunOptions& options, const CheckpointReader& reader);
+
 /// From --resume or --initial-weights, whose tensors are checked against the model by name and shape. `setup`
 /// has model and length. `found`: the checkpoint, where it has been looked for; else reads all bytes of it,
 /// which the start keeps. Throws pp::Error (data, usage).

@@ -27,10 +27,6 @@ bool updates(const plan::Plan& plan, StageId stage, WorkerId worker) {
   return std::ranges::count(program, Op{OpKind::update, stage, 0}) > 0;
 }
 
-const Device& device_of(const plan::Plan& plan, WorkerId worker) {
-  return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
-}
-
 /// Bytes of the parameters of a stage, each once: all, and what is trained of them.
 struct WeightBytes {
   Bytes all, trained;

@@ -33,10 +33,11 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename of each of its processes (tests/support/faulty_disk.cpp).
-Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more) {
+/// pp-run, which is killed at the k-th rename there of each of its processes (tests/support/faulty_disk.cpp).
+Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
+                             const std::string& there = "ck") {
   const Words words =
-      with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=ck", "PP_FAULT_CALL=rename", "PP_FAULT_KILLS=1",
+      with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=" + there, "PP_FAULT_CALL=rename", "PP_FAULT_KILLS=1",
             "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
            with(kJob, more));
   return pp::test::run_checked("/usr/bin/env", words, folder.path());
@@ -94,6 +95,28 @@ TEST_SUITE("apps/keep_going") {
     CHECK(before + report.at("steps").get<std::int64_t>() == 120);
   }
 
+  TEST_CASE("with --buddy it goes on from memory, and the disk has what was copied there") {
+    const RunFolder folder;
+    Words undisturbed = kJob;
+    undisturbed[11] = "undisturbed";
+    REQUIRE(pp::test::run_checked(pp::test::program("pp-run"), with(undisturbed, {"--save-weights", "whole"}),
+                                  folder.path())
+                .code == 0);
+    const Outcome outcome = train_on_faulty_disk(folder, 20,
+                                                 {"--keep-going", "--save-weights", "weights", "-o",
+                                                  "report.json", "--buddy", "memory", "--copy-every", "1000"},
+                                                 "memory");
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(pp::read_file(folder.path() / "weights") == pp::read_file(folder.path() / "whole"));
+    const pp::Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));
+    REQUIRE(report.at("lost_attempts").size() >= 2);
+    for (const pp::Json& attempt : report.at("lost_attempts")) CHECK(attempt.at("checkpoint_step") > 0);
+    CHECK(report.at("checkpoints").at("copies") == 1);
+    CHECK(fs::exists(folder.path() / "ck/step-120/manifest.json"));
+    CHECK(std::distance(fs::directory_iterator(folder.path() / "ck"), {}) == 2);  // and the lock
+  }
+
   TEST_CASE("starts that write no checkpoint are not tried for ever") {
     const RunFolder folder;
     const Outcome outcome = train_on_faulty_disk(folder, 0, {"--keep-going", "--attempts", "2"});
@@ -145,7 +168,6 @@ TEST_SUITE("apps/keep_going") {
               "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR"));
     CHECK(has(refusal({"-", "--data", "synthetic", "--steps", "4", "--keep-going", "--checkpoint", "ck"}),
               "give files"));
-    CHECK(has(refusal(with(kJob, {"--attempts", "2"})),
-              "--attempts counts the starts of --keep-going; add that"));
+    CHECK(has(refusal(with(kJob, {"--attempts", "2"})), "--attempts belongs to --keep-going; add that"));
   }
 }

@@ -113,7 +113,14 @@ constexpr std::array kRows{
               "schedule text, stages text, replicas text, micro_batches size, step_s number, peak_bytes count, "
               "recompute? text, why_not text, expected_step_s? number, cores_per_device? size, "
               "tensor_degree? size"},
-    ObjectRow{"calibration", "reports [text], least_factor number, largest_factor number"},
+    ObjectRow{"calibration",
+              "reports [text], least_factor number, largest_factor number, layers? [layer_correction], loss? "
+              "layer_correction, updates? [update_correction], devices? [measured_speed]"},
+    ObjectRow{"layer_correction",
+              "layer? text, forward positive, backward positive, input_gradient positive, weight_gradient "
+              "positive"},
+    ObjectRow{"update_correction", "optimizer text, factor positive"},
+    ObjectRow{"measured_speed", "device count, node text, speed positive"},
     ObjectRow{"machine",
               "devices size, cores_per_device count, tensor_degree? size, profile_hash text, step_s? number, "
               "plan? text, "

@@ -16,7 +16,8 @@ constexpr std::array kRows{
         "[epoch], workers [run_worker], op_times [op_time], comparisons [comparison], step_losses "
         "[signed|null], history step_history, last_steps last_steps, resumed_from? resumed_from, "
         "lost_attempts? "
-        "[lost_attempt], checkpoints? written_checkpoints, frames? frames, replicas? replicas"},
+        "[lost_attempt], slow_devices? [slow_device], checkpoints? written_checkpoints, frames? frames, "
+        "replicas? replicas"},
     ObjectRow{"epoch",
               "epoch count, train_loss signed|null, test_loss? signed, test_accuracy? share, samples_per_s "
               "number, last_step count, elapsed_s number, evaluation_s number"},
@@ -28,7 +29,8 @@ constexpr std::array kRows{
     ObjectRow{"swaps", "count count, bytes count, time_s number"},
     ObjectRow{"graphs", "recorded count, replayed count, bytes count"},
     ObjectRow{"op_time",
-              "kind 'F|B|I|W|R|AR|ARg|U|L|E', stage count, count count, predicted_s number, median_s number"},
+              "kind 'F|B|I|W|R|AR|ARg|U|L|E', stage count, count count, predicted_s number, median_s number, "
+              "replica_medians_s? [number]"},
     ObjectRow{"comparison", "name text, predicted signed, measured signed, ratio signed"},
     ObjectRow{"step_history", "steps_per_sample size, steps count, step_s [number], peak_bytes [[count]]"},
     ObjectRow{"last_steps", "first_step count, steps count, ops [timed_op], messages [timed_message]"},
@@ -37,10 +39,14 @@ constexpr std::array kRows{
     ObjectRow{"timed_message",
               "from count, to count, producer text, bytes count, start_s number, end_s number"},
     ObjectRow{"resumed_from", "checkpoint text, step count"},
-    ObjectRow{"lost_attempt",
-              "how text, first_step count, steps_done count, seconds number, checkpoint_step? count"},
+    ObjectRow{
+        "lost_attempt",
+        "how text, first_step count, steps_done count, seconds number, checkpoint_step? count, plan? text, "
+        "hosts? text, to_next_s? number"},
+    ObjectRow{"slow_device", "worker count, first_step count, last_step? count, factor positive"},
     ObjectRow{"written_checkpoints",
-              "written count, size_bytes count, pause_s number, write_s number, cost_s? number, interval_s? "
+              "written count, size_bytes count, pause_s number, write_s number, copies? count, cost_s? number, "
+              "interval_s? "
               "number"},
     ObjectRow{"frames", "period_s number, latency_s number, delay count"},
     ObjectRow{

@@ -39,6 +39,12 @@ PlanRequest pipeline() {
   return request;
 }
 
+PlanRequest pipeline_of(int stages) {
+  PlanRequest request = pipeline();
+  request.replicas.assign(static_cast<std::size_t>(stages), 1);
+  return request;
+}
+
 TEST_SUITE("libplan/answer/plan_again") {
   TEST_CASE("devices are left out with the levels that join the others, and numbered anew") {
     const std::vector<int> second_node{2, 3};
@@ -49,6 +55,26 @@ TEST_SUITE("libplan/answer/plan_again") {
     REQUIRE(left.levels.size() == 1);  // the inner one joins both
     CHECK(left.levels[0].bandwidth.value == 1e10);
     CHECK(first_devices(two_nodes(), 2).levels == left.levels);
+  }
+
+  TEST_CASE("what calibrated the first plan counts for the next one, at the speeds that devices have") {
+    const Profile profile = even_chain(6);
+    Plan before = taken(make_plan(profile, first_devices(two_nodes(), 2), pipeline_of(2)));
+    REQUIRE(stages_text(before) == "3|3");
+    // The first two layers take three times as long: 9 + 9 | 3 + 3 + 3 + 3 ms a micro-batch in place of 21
+    // and 9.
+    before.calibration = Calibration{.reports = {"report"}};
+    for (const char* const layer : {"a", "b"}) before.calibration->layers.push_back({layer, 3, 3, 3, 3});
+    const Plan again = taken(plan_again(before, profile, cluster_of(before), request_of(before)));
+    CHECK(stages_text(again) == "2|4");
+    CHECK(again.calibration == before.calibration);
+    CHECK(again.profile_hash == before.profile_hash);
+    require_profile(again, profile);
+    // Devices have the speed that the cluster says.
+    Cluster slow = cluster_of(before);
+    slow.devices[1].speed = 1.0 / 3;
+    const Plan on_slow = taken(plan_again(before, profile, slow, request_of(before)));
+    CHECK(on_slow.predicted.step > again.predicted.step);
   }
 
   TEST_CASE("a plan carries the request that it was made by") {

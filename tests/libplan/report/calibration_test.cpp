@@ -1,5 +1,7 @@
 #include "libplan/report/calibration.h"
 #include "libplan/answer/make_plan.h"
+#include "libplan/price/corrected.h"
+#include "libplan/price/predict.h"
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -7,6 +9,7 @@
 #include "libprofile/core/hash.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
+#include "tests/support/schema.h"
 
 TEST_SUITE_BEGIN("libplan/report/calibration");
 
@@ -60,10 +63,20 @@ MeasuredRun slow_forwards(const Profile& profile, double factor) {
   });
 }
 
-Profile calibrated_by(const Profile& profile, std::vector<MeasuredRun> runs) {
+Calibration calibration_by(const Profile& profile, const std::vector<MeasuredRun>& runs) {
   std::vector<RunFactors> factors;
   for (const MeasuredRun& run : runs) factors.push_back(factors_of(run, profile));
-  return calibrated(profile, factors);
+  return calibration_of(profile, factors);
+}
+Profile calibrated_by(const Profile& profile, const std::vector<MeasuredRun>& runs) {
+  return corrected(profile, calibration_by(profile, runs));
+}
+
+/// All that device `device` did took `factor` times as long as promised.
+MeasuredRun slow_device(const Profile& profile, int device, double factor) {
+  return run_of(profile, [&](OpKind, int stage, Seconds promised) {
+    return stage == device ? factor * promised : promised;
+  });
 }
 
 double forward_ms(const Profile& profile, std::size_t layer, std::size_t point = 0) {
@@ -89,8 +102,7 @@ TEST_CASE("a run that measured what was promised changes nothing, to the byte") 
   const Profile profile = chain();
   const MeasuredRun run = slow_forwards(profile, 1);
   CHECK(dump_json(to_json(calibrated_by(profile, {run, run}))) == dump_json(to_json(profile)));
-  const std::vector<RunFactors> factors{factors_of(run, profile)};
-  CHECK((summary_of(factors) == Calibration{{"report"}, 1, 1}));
+  CHECK((calibration_by(profile, {run}) == Calibration{{"report"}, 1, 1}));
 }
 
 TEST_CASE("times of first micro-batches and of parts are corrected with the others") {
@@ -134,6 +146,75 @@ TEST_CASE("of several runs the median counts, of two the mean") {
   };
   CHECK(forward({2, 3}) == exactly(10));
   CHECK(forward({2, 5, 3}) == exactly(12));
+}
+
+TEST_CASE("a device on which all operations take twice as long is slow, and its layers are as they were") {
+  const Profile profile = chain();
+  const Calibration found = calibration_by(profile, {slow_device(profile, 0, 2)});
+  CHECK((found.devices == std::vector<MeasuredSpeed>{{DeviceId{0}, "", 0.5}}));
+  CHECK(found.layers.empty());
+  CHECK(found.updates.empty());
+  CHECK(found.largest == exactly(1));
+  CHECK(dump_json(to_json(corrected(profile, found))) == dump_json(to_json(profile)));
+  // Six layers of 5 ms: two on the device of half the speed and four on the other take 20 ms each.
+  const Cluster machine = corrected(make_cluster(2), found);
+  CHECK(machine.devices[0].speed == exactly(0.5));
+  const Plan again = std::get<Plan>(make_plan(profile, machine, two_stages()));
+  const std::size_t stage = again.workers[0].device == DeviceId{0} ? 0 : 1;
+  CHECK(again.stages[stage].layers.size() == 2);
+  // A run of that plan that takes what it promises leaves the device at half its speed.
+  MeasuredRun second{"second", again, {}};
+  for (const int s : {0, 1}) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward})
+      second.operations.push_back({kind, StageId{s}, promised_time(again, again.predicted, kind, StageId{s})});
+  }
+  CHECK(calibration_by(profile, {second}).devices == found.devices);
+  // When it has its time back, it has its speed back.
+  for (MeasuredRun::Operation& operation : second.operations)
+    if (index(operation.stage) == stage) operation.median /= 2;
+  CHECK(calibration_by(profile, {second}).devices.empty());
+}
+
+TEST_CASE("the plan has the factors, and says them in its document") {
+  const Profile profile = chain();
+  Plan plan = plan_of(profile);
+  plan.calibration = calibration_by(profile, {run_of(profile, [](OpKind kind, int stage, Seconds promised) {
+                                      return (stage == 1 ? 3.0 : kind == OpKind::forward ? 1.5 : 1) * promised;
+                                    })});
+  CHECK(plan.calibration->layers.size() == 3);
+  CHECK(plan.calibration->devices.size() == 1);
+  const Json json = to_json(plan);
+  CHECK(plan_from_json(json).calibration == plan.calibration);
+  CHECK(pp::test::schema_error("plan", json) == "");
+}
+
+TEST_CASE("what promises are usually off by is the layers', also when a device alone has it") {
+  const Profile profile = chain();
+  const Calibration found = calibration_by(profile, {slow_device(profile, 0, 1.3)});
+  CHECK(found.devices.empty());
+  REQUIRE(found.layers.size() == 3);
+  CHECK(found.layers[0].layer == profile.layers[0].name);
+  CHECK(found.layers[0].backward == exactly(1.3));
+}
+
+TEST_CASE("replicas tell a slow device from slow layers") {
+  // Layers that take 1.2 times as long on two devices, of which the second has 5/6 of its speed.
+  const Profile profile = chain();
+  PlanRequest request = two_stages();
+  request.stages = 1;
+  request.replicas = {2};
+  MeasuredRun run{"report", std::get<Plan>(make_plan(profile, make_cluster(2), request)), {}};
+  REQUIRE(run.plan.stages[0].workers.size() == 2);
+  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+    const Seconds promised = promised_time(run.plan, run.plan.predicted, kind, StageId{0});
+    run.operations.push_back({kind, StageId{0}, 1.2 * promised, {1.2 * promised, 1.44 * promised}});
+  }
+  const Calibration found = calibration_by(profile, {run});
+  REQUIRE(found.devices.size() == 1);
+  CHECK(found.devices[0].device == run.plan.workers[index(run.plan.stages[0].workers[1])].device);
+  CHECK(found.devices[0].speed == exactly(1 / 1.2));
+  REQUIRE(found.layers.size() == 6);
+  CHECK(found.layers[5].forward == exactly(1.2));
 }
 
 TEST_CASE("what every operation takes beside its layers is taken off both sides") {
@@ -251,6 +332,9 @@ TEST_CASE("of a report only plan and operations are read, and what is wrong with
         "/format: is \"pp.plan\"; a run's report is \"pp.report\"");
   CHECK(refused([](Json& j) { j["version"] = 2; }) == "/version: is 2; this program reads version 1");
   CHECK(refused([](Json& j) { j["op_times"][0]["stage"] = 2; }).starts_with("/op_times/0/stage: "));
+  CHECK(refused([](Json& j) {
+          j["op_times"][0]["replica_medians_s"] = {1, 2};
+        }) == "/op_times/0/replica_medians_s: must be 1 as the stage has workers, found 2");
   CHECK(refused([](Json& j) { j["plan"]["stages"][0]["workers"] = {7}; }) ==
         "/plan: /stages/0/workers: 7 is not in /workers");
 }

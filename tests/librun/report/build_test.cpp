@@ -87,6 +87,21 @@ TEST_SUITE("librun/report/build") {
     CHECK(report.comparisons[6] == Comparison{"worker_1_peak_bytes", 100, 150, 1.5});
   }
 
+  TEST_CASE("each replica of a stage has its own median, beside that of the stage") {
+    plan::Plan plan = two_workers();
+    plan.stages.resize(1);
+    plan.stages[0].workers = {WorkerId{1}, WorkerId{0}};
+    WorkerRecord first, second;
+    first.op_times[{plan::OpKind::forward, StageId{0}}].add(Seconds(0.25));
+    for (const double time : {0.5, 0.75, 0.5})
+      second.op_times[{plan::OpKind::forward, StageId{0}}].add(Seconds(time));
+    const std::vector<const WorkerRecord*> records{&first, &second};
+    const std::vector<OpTime> times = op_times(plan, records);
+    REQUIRE(times.size() == 1);
+    CHECK(times[0].median == Seconds(0.5));
+    CHECK(times[0].replicas == std::vector<Seconds>{Seconds(0.5), Seconds(0.25)});
+  }
+
   TEST_CASE("a prediction so small that the ratio overflows has none: JSON knows no infinity") {
     RunReport report;
     report.plan = two_workers();

@@ -48,7 +48,8 @@ RunReport full_report() {
                     {}};
   report.workers[1].id = WorkerId{1};
   report.workers[1].graphs = GraphCount{.recorded = 2, .replayed = 40, .bytes = Bytes(4096)};
-  report.op_times = {{plan::OpKind::backward, StageId{1}, 8, Seconds(0.02), Seconds(0.01)}};
+  report.op_times = {
+      {plan::OpKind::backward, StageId{1}, 8, Seconds(0.02), Seconds(0.01), {Seconds(0.01), Seconds(0.03)}}};
   report.history.add(Seconds(0.25),
                      std::vector<StepFigures>{{Seconds(0.2), Bytes(9)}, {Seconds(0.1), Bytes(4)}});
   report.history.add(Seconds(0.5),
@@ -62,7 +63,8 @@ RunReport full_report() {
   report.replicas = ReplicasReport{1.5, 4, 2, Bytes(4096), Bytes(8192)};
   report.frames = FramesReport{Seconds(0.25), Seconds(1), 3};
   report.lost_attempts = {{"exit code 1", 0, 3, std::nullopt, Seconds(1)},
-                          {"signal 9 (Killed)", 0, 9, 8, Seconds(2.5)}};
+                          {"signal 9 (Killed)", 0, 9, 8, Seconds(2.5), "1f1b, ...", "a, b", Seconds(0.5)}};
+  report.slow_devices = {{WorkerId{1}, 41, 80, 2.5}, {WorkerId{0}, 50, std::nullopt, 1.5}};
   report.checkpoints = CheckpointsReport{5, Bytes(512), Seconds(0.25), Seconds(2),
                                          CheckpointChoice{.cost = Seconds(0.5), .interval = Seconds(60)}};
   return report;
@@ -85,6 +87,7 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.replicas == report.replicas);
     CHECK(read.frames == report.frames);
     CHECK(read.lost_attempts == report.lost_attempts);
+    CHECK(read.slow_devices == report.slow_devices);
     CHECK(read.checkpoints == report.checkpoints);
     report.checkpoints->choice.reset();
     CHECK(report_from_json(to_json(report)).checkpoints == report.checkpoints);
