@@ -178,7 +178,7 @@ TEST_SUITE("apps/run_progress") {
     CHECK(page.out.empty());
     const std::string html = pp::read_file(folder.path() / "report.html");
     CHECK(html.starts_with("<!DOCTYPE html>"));
-    CHECK(html.find(">measured, steps 15 to 16</text>") != std::string::npos);
+    CHECK(html.find("\"name\":\"measured, steps 15 to 16\"") != std::string::npos);
     CHECK(report({"report.json", "--html", "-"}).out == html);
 
     const Outcome same = report({"report.json", "--html", "report.json"});
