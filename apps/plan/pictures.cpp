@@ -40,9 +40,13 @@ std::string timeline(const Simulated& simulated, const PictureOptions& options, 
 
 PictureFiles::PictureFiles(const PictureOptions& options) : svg_(options.svg), trace_(options.trace) {}
 
-void PictureFiles::write(const Simulated& simulated) {
-  if (svg_.wanted()) svg_.write(plan::timeline_svg(simulated.result, simulated.memory, simulated.names));
-  if (trace_.wanted()) trace_.write(plan::chrome_trace(simulated.result, simulated.memory));
+void PictureFiles::write(std::span<const Simulated> simulated) {
+  if (svg_.wanted()) {
+    std::vector<plan::SvgTimeline> timelines;
+    for (const Simulated& one : simulated) timelines.push_back({&one.result, one.memory, one.names});
+    svg_.write(plan::timelines_svg(timelines));
+  }
+  if (trace_.wanted()) trace_.write(plan::chrome_trace(simulated.front().result, simulated.front().memory));
 }
 
 }  // namespace pp::plan_tool

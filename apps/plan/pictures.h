@@ -1,6 +1,7 @@
 // A simulated step as pictures: the timeline on stdout, SVG and Chrome trace as files.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ class PictureFiles {
   bool wanted() const { return svg_.wanted() || trace_.wanted(); }
   /// Then nothing else belongs there.
   bool take_stdout() const { return svg_.is_stdout() || trace_.is_stdout(); }
-  void write(const Simulated& simulated);
+  bool has_trace() const { return trace_.wanted(); }
+  /// SVG of all of them, one below the other; a trace of the first.
+  void write(std::span<const Simulated> simulated);
 
  private:
   cli::Output svg_;

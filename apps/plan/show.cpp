@@ -1,14 +1,17 @@
-// pp-plan show: a plan as text and pictures.
+// pp-plan show: plans as text, pictures and a page.
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/pictures.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
+#include "libplan/explorer/explorer.h"
 #include "libplan/plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
@@ -17,11 +20,18 @@ namespace pp::plan_tool {
 namespace {
 
 struct Options {
-  std::string plan;
+  std::vector<std::string> plans;
+  std::string html;
   bool timeline = false;
   bool programs = false;
   PictureOptions pictures;
   plan::TrainingBudget budget;
+};
+
+/// A document, by the name of its file.
+struct Shown {
+  std::string name;
+  plan::Plan plan;
 };
 
 /// Enough of a stream that filling, steady state and draining are seen.
@@ -30,17 +40,41 @@ int updates_to_show(const plan::Plan& plan) {
   return synchronous ? 1 : 3 * static_cast<int>(plan.workers.size());
 }
 
-void show(const Options& options, const cli::Shell& shell) {
-  const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
-  with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
-  PictureFiles files(options.pictures);
-  Simulated simulated;
-  if (options.timeline || files.wanted()) {
-    const auto input = [&] { return plan::simulation_input(plan, updates_to_show(plan)); };
-    simulated = simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
+std::vector<Shown> load_plans(const Options& options) {
+  std::vector<Shown> plans;
+  for (const std::string& path : options.plans) {
+    Shown& shown = plans.emplace_back(cli::input_name(path), cli::load(path, plan::parse_plan));
+    with_context(shown.name, [&] { plan::check_plan(shown.plan); });
   }
-  files.write(simulated);
-  if (files.take_stdout()) return;
+  return plans;
+}
+
+std::vector<Simulated> simulate_plans(const std::vector<Shown>& plans) {
+  std::vector<Simulated> simulated;
+  for (const Shown& shown : plans) {
+    const auto input = [&] { return plan::simulation_input(shown.plan, updates_to_show(shown.plan)); };
+    plan::SvgOptions names = picture_names(shown.plan);
+    if (plans.size() > 1) names.title = shown.name + ": " + names.title;
+    simulated.push_back(simulate_all(std::move(names), with_context(shown.name, input)));
+  }
+  return simulated;
+}
+
+std::string page(const std::vector<Shown>& plans, const std::vector<Simulated>& simulated) {
+  std::vector<plan::ExplorerPlan> given;
+  std::vector<plan::ExplorerTimeline> timelines;
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    const plan::Plan& plan = plans[p].plan;
+    given.push_back({plans[p].name, plan_title(plan), &plan});
+    timelines.push_back({plans[p].name, p, &simulated[p].result, simulated[p].memory, plan.predicted.step,
+                         plan.predicted.bubble_fraction});
+  }
+  return plan::explorer_page(plans.front().plan.model.name + " - pp-plan",
+                             plan::explorer_data(given, timelines));
+}
+
+void print(const Options& options, const Shown& shown, const Simulated* simulated, const cli::Shell& shell) {
+  const plan::Plan& plan = shown.plan;
   std::optional<plan::Throughput> throughput;
   if (!plan.predicted.workers.empty()) throughput = plan::throughput_of(plan, options.budget);
   if (shell.json) {
@@ -49,22 +83,52 @@ void show(const Options& options, const cli::Shell& shell) {
   }
   std::cout << plan_text(plan, throughput, cli::use_color(shell));
   if (options.programs) std::cout << '\n' << programs_text(plan);
-  if (options.timeline) std::cout << '\n' << timeline(simulated, options.pictures, cli::use_color(shell));
+  if (options.timeline) std::cout << '\n' << timeline(*simulated, options.pictures, cli::use_color(shell));
+}
+
+void show(const Options& options, const cli::Shell& shell) {
+  const bool several = options.plans.size() > 1;
+  if (several && shell.json)
+    throw Error(ErrorKind::usage, "--json prints one plan, but " + std::to_string(options.plans.size()) +
+                                      " are given; call pp-plan show for each");
+  const std::vector<Shown> plans = load_plans(options);
+  PictureFiles files(options.pictures);
+  if (several && files.has_trace())
+    throw Error(ErrorKind::usage, "--trace draws one plan, but " + std::to_string(options.plans.size()) +
+                                      " are given; use --svg or --html, or call pp-plan show for each");
+  cli::Output html(options.html);
+  std::vector<Simulated> simulated;
+  if (options.timeline || files.wanted() || html.wanted()) simulated = simulate_plans(plans);
+  files.write(simulated);
+  if (html.wanted()) html.write(page(plans, simulated));
+  if (files.take_stdout() || html.is_stdout()) return;
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    if (several) std::cout << (p > 0 ? "\n" : "") << plans[p].name << "\n";
+    print(options, plans[p], simulated.empty() ? nullptr : &simulated[p], shell);
+  }
 }
 
 }  // namespace
 
 void add_show(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<Options>();
-  const cli::Command command = app.add_subcommand("show", "print a plan: stages, promise, bound, alternatives");
-  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
+  const cli::Command command =
+      app.add_subcommand("show", "print plans: stages, promise, bound, alternatives; draw them");
+  command.add_option("plan", options->plans, "a plan.json; several share the pictures' time axis")
+      .required()
+      .type_name("PLAN");
   command.add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
   command.add_flag("--programs", options->programs, "every worker's operations");
   add_budget_options(command, options->budget);
   add_picture_options(command, options->pictures);
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan show plan.json --programs",
-                                                             "pp-plan show plan.json --timeline",
-                                                             "pp-plan show plan.json --svg step.svg"};
+  command
+      .add_option("--html", options->html,
+                  "write one page for a browser to explore, self-contained; - for stdout")
+      .type_name("FILE")
+      .group("Pictures");
+  static constexpr std::array<std::string_view, 4> kExamples{
+      "pp-plan show plan.json --programs", "pp-plan show plan.json --timeline",
+      "pp-plan show plan.json --svg step.svg", "pp-plan show plan.json other.json --html plans.html"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { show(*options, shell); });
 }

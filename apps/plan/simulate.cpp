@@ -101,7 +101,7 @@ void simulate_plan(const Options& options, const cli::Shell& shell) {
   const auto input = [&] { return plan::simulation_input(plan, options.updates); };
   const Simulated simulated =
       simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
-  files.write(simulated);
+  files.write({&simulated, 1});
   if (files.take_stdout()) return;
   if (shell.json) {
     std::cout << dump_json(to_json(simulated.result));
@@ -113,7 +113,7 @@ void simulate_plan(const Options& options, const cli::Shell& shell) {
 std::string study_title(const ScheduleOptions& options) {
   if (!options.csv.empty()) return cli::input_name(options.csv);
   const plan::ScheduleRequest& request = options.study.request;
-  return request.name + ", micro-batches " + std::to_string(request.micro_batches);
+  return request.name + ", " + counted(request.micro_batches, "micro-batch");
 }
 
 void simulate_schedule(const Options& options, const cli::Shell& shell) {
@@ -128,7 +128,7 @@ void simulate_schedule(const Options& options, const cli::Shell& shell) {
   if (options.queues) plan::check_queues(figures.input.programs, *options.queues);
   csv.write(plan::to_csv(figures.input.programs));
   const Simulated simulated = simulate_all({.title = study_title(options.schedule)}, figures.input);
-  files.write(simulated);
+  files.write({&simulated, 1});
   if (files.take_stdout() || csv.is_stdout()) return;
   if (shell.json) {
     std::cout << dump_json(to_json(figures, options.programs));

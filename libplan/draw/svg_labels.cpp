@@ -14,7 +14,7 @@ constexpr double kMostlyFits = 0.9;
 
 }  // namespace
 
-BoxLabels::BoxLabels(const std::vector<EqualWorkers>& groups, const std::vector<TimelineRow>& rows,
+BoxLabels::BoxLabels(const std::vector<RowGroup>& groups, const std::vector<TimelineRow>& rows,
                      const std::vector<std::vector<TimelineBox>>& boxes, double pixels_per_second)
     : groups_(groups),
       rows_(rows),
@@ -24,17 +24,29 @@ BoxLabels::BoxLabels(const std::vector<EqualWorkers>& groups, const std::vector<
   for (const std::vector<TimelineBox>& row : boxes_) {
     for (const TimelineBox& box : row) choices_.try_emplace(box.op->op.kind);
   }
+  // What the eye compares is written alike: stages on the boxes of every kind, or of none.
+  const bool with_stages =
+      chunks_ && std::ranges::all_of(choices_, [&](const auto& entry) {
+        return !has_micro_batch(entry.first) || names_stage(choose(entry.first, true).form);
+      });
   bool numbered = false;
   for (auto& [kind, choice] : choices_) {
-    choice = choose(kind);
+    choice = choose(kind, with_stages);
     numbered |= has_micro_batch(kind) && choice.every > 0;
   }
   if (!numbered) number_some();
 }
 
+bool BoxLabels::names_stage(Form form) { return form <= Form::stage_alone; }
+
+bool BoxLabels::is_small(Form form) {
+  return form == Form::small_stage_and_number || form == Form::stage_alone || form == Form::small_number;
+}
+
 /// `3`; of several equal workers `0-3`, or `0,4`.
 std::string BoxLabels::numbers(std::size_t group, const OpEvent& event) const {
-  const EqualWorkers& workers = groups_[group];
+  if (!groups_[group].alike) return std::to_string(event.op.micro_batch);
+  const std::vector<std::size_t>& workers = groups_[group].workers;
   const std::vector<const OpEvent*>& first = rows_[workers.front()].ops;
   const auto position = std::ranges::lower_bound(first, event.start, {}, &OpEvent::start);
   const auto place = std::find(position, first.end(), &event) - first.begin();
@@ -49,10 +61,13 @@ std::string BoxLabels::numbers(std::size_t group, const OpEvent& event) const {
 std::string BoxLabels::text(Form form, std::size_t group, const TimelineBox& box) const {
   const OpEvent& event = *box.op;
   const std::string kind(name_of(event.op.kind));
-  if (!has_micro_batch(event.op.kind)) return form == Form::stage_and_number ? to_text(event.op) : kind;
+  if (!has_micro_batch(event.op.kind)) return names_stage(form) ? to_text(event.op) : kind;
   const std::string number = numbers(group, event);
+  const std::string stage = std::to_string(pp::number(event.op.stage));
   switch (form) {
-    case Form::stage_and_number: return kind + std::to_string(pp::number(event.op.stage)) + '.' + number;
+    case Form::stage_and_number:
+    case Form::small_stage_and_number: return kind + stage + '.' + number;
+    case Form::stage_alone: return stage + '.' + number;
     case Form::kind_and_number: return kind + number;
     case Form::number:
     case Form::small_number: break;
@@ -62,7 +77,7 @@ std::string BoxLabels::text(Form form, std::size_t group, const TimelineBox& box
 
 bool BoxLabels::fits(Form form, std::size_t group, const TimelineBox& box, double times) const {
   const double width = (box.end - box.start).count() * pixels_per_second_ * times - 2;
-  const double font = form == Form::small_number ? kSmallFont : kSvgFont;
+  const double font = is_small(form) ? kSmallFont : kSvgFont;
   return text_width(text(form, group, box), font) <= width;
 }
 
@@ -79,9 +94,10 @@ double BoxLabels::share_that_fits(OpKind kind, Form form, double times) const {
   return all > 0 ? fitting / static_cast<double>(all) : 0.0;
 }
 
-BoxLabels::Choice BoxLabels::choose(OpKind kind) const {
-  for (const Form form : {Form::stage_and_number, Form::kind_and_number, Form::number, Form::small_number}) {
-    if (form == Form::stage_and_number && !chunks_) continue;
+BoxLabels::Choice BoxLabels::choose(OpKind kind, bool with_stages) const {
+  for (const Form form : {Form::stage_and_number, Form::small_stage_and_number, Form::stage_alone,
+                          Form::kind_and_number, Form::number, Form::small_number}) {
+    if (names_stage(form) && !with_stages) continue;
     if (share_that_fits(kind, form, 1) >= kMostlyFits) return {form, 1};
   }
   return {Form::small_number, has_micro_batch(kind) ? 0 : 1};
@@ -102,7 +118,7 @@ BoxLabel BoxLabels::label(std::size_t group, const TimelineBox& box) const {
   const Choice choice = choices_.at(box.op->op.kind);
   if (choice.every == 0 || (choice.every > 1 && box.op->op.micro_batch % choice.every != 0)) return {};
   if (!fits(choice.form, group, box, choice.every)) return {};
-  return {text(choice.form, group, box), choice.form == Form::small_number};
+  return {text(choice.form, group, box), is_small(choice.form)};
 }
 
 }  // namespace pp::plan

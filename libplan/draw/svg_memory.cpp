@@ -9,7 +9,6 @@
 namespace pp::plan {
 namespace {
 
-/// What is always there in greys, what comes and goes in colours.
 constexpr std::array<Rgb, kMemoryParts.size()> kColors{0x5E6B7A, 0x8D99A6, 0xB4BDC6, 0xD8DDE2,
                                                        0x7B5EA7, 0x2C8C99, 0xF2C14E};
 constexpr double kHeading = 40;
@@ -33,17 +32,6 @@ bool occurs(const MemoryPart& part, const std::vector<MemoryBand>& bands) {
 
 bool drawn(Bytes limit, Bytes highest) {
   return limit > Bytes(0) && static_cast<double>(limit.value) <= kFarAbove * static_cast<double>(highest.value);
-}
-
-/// What the full height of a band stands for: the largest of what is held and of the limits near it.
-Bytes scale_of(const std::vector<MemoryBand>& bands, Bytes least) {
-  Bytes most = least;
-  for (const MemoryBand& band : bands) most = std::max(most, highest(std::span(band.curve, 1)));
-  Bytes scale = most;
-  for (const MemoryBand& band : bands) {
-    if (drawn(band.limit, most)) scale = std::max(scale, band.limit);
-  }
-  return scale;
 }
 
 void draw_heading(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, Bytes scale,
@@ -102,6 +90,18 @@ void draw_band(SvgWriter& svg, const Band& band, std::span<const MemoryParts> sa
 
 }  // namespace
 
+Bytes memory_scale(const std::vector<MemoryBand>& bands) {
+  Bytes most;
+  for (const MemoryBand& band : bands) most = std::max(most, highest(std::span(band.curve, 1)));
+  Bytes scale = most;
+  for (const MemoryBand& band : bands) {
+    if (drawn(band.limit, most)) scale = std::max(scale, band.limit);
+  }
+  return scale;
+}
+
+Rgb memory_color(std::size_t part) { return kColors[part]; }
+
 std::string memory_css() {
   std::string css = ".limit{stroke:#c00;stroke-width:1.5;stroke-dasharray:5 3}\n";
   for (std::size_t p = 0; p < kColors.size(); ++p)
@@ -114,8 +114,7 @@ double memory_height(std::size_t bands) {
 }
 
 void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y,
-                 Bytes full) {
-  const Bytes scale = scale_of(bands, full);
+                 Bytes scale) {
   draw_heading(svg, layout, bands, scale, y + kHeading - 14);
   const double height = band_height(bands.size());
   const double share = std::max(100.0, kMostColumns / static_cast<double>(bands.size()));

@@ -16,16 +16,21 @@ struct MemoryBand {
   Bytes limit;  ///< what the device holds; 0: unknown
 };
 
+/// Of a part of kMemoryParts: greys for what is always there, colours for what comes and goes.
+Rgb memory_color(std::size_t part);
+
 /// Classes `m0`, `m1`, ... of kMemoryParts.
 std::string memory_css();
+
+/// What the full height of a band stands for: the largest of what is held and of the limits near it.
+Bytes memory_scale(const std::vector<MemoryBand>& bands);
 
 /// Pixels from `y` that draw_memory() takes for so many bands.
 double memory_height(std::size_t bands);
 
-/// All bands to one scale, whose full height is `full` at least; peaks and limits at the right; a limit that is
-/// not far above everything that is held is a line. O(steps + bands * width) bytes and time, at most about 1
-/// MB.
+/// All bands to one scale, whose full height is `scale`; peaks and limits at the right; a limit within it is a
+/// line. O(steps + bands * width) bytes and time, at most about 1 MB.
 void draw_memory(SvgWriter& svg, const SvgLayout& layout, const std::vector<MemoryBand>& bands, double y,
-                 Bytes full = {});
+                 Bytes scale);
 
 }  // namespace pp::plan

@@ -17,44 +17,61 @@ bool equal(const TimelineRow& a, const TimelineRow& b) {
 }
 
 /// `worker 3`, `workers 0, 2`, `workers 0 to 3`.
-std::string workers_text(const EqualWorkers& group) {
-  if (group.size() == 1) return "worker " + std::to_string(group.front());
-  if (group.size() > 2 && group.back() - group.front() + 1 == group.size())
-    return "workers " + std::to_string(group.front()) + " to " + std::to_string(group.back());
+std::string workers_text(const std::vector<std::size_t>& workers) {
+  if (workers.size() == 1) return "worker " + std::to_string(workers.front());
+  if (workers.size() > 2 && workers.back() - workers.front() + 1 == workers.size())
+    return "workers " + std::to_string(workers.front()) + " to " + std::to_string(workers.back());
+  if (workers.size() > 4)
+    return "workers " + std::to_string(workers[0]) + ", " + std::to_string(workers[1]) + " .. " +
+           std::to_string(workers.back());
   std::string text = "workers ";
-  for (const std::size_t worker : group)
-    text.append(worker == group.front() ? "" : ", ").append(std::to_string(worker));
+  for (const std::size_t worker : workers)
+    text.append(worker == workers.front() ? "" : ", ").append(std::to_string(worker));
   return text;
 }
 
-std::string devices_text(const EqualWorkers& group, const SvgOptions& options) {
+/// `, cpu:0`; of several workers the first and the last.
+std::string devices_text(const std::vector<std::size_t>& workers, const SvgOptions& options) {
   if (options.devices.empty()) return "";
-  const std::string& first = options.devices[group.front()];
-  return group.size() == 1 ? ", " + first : ", " + first + " .. " + options.devices[group.back()];
+  const std::string& first = options.devices[workers.front()];
+  return workers.size() == 1 ? ", " + first : ", " + first + " .. " + options.devices[workers.back()];
+}
+
+std::string group_text(const RowGroup& group, const SvgOptions& options) {
+  if (group.workers.size() <= 2 && group.alike)
+    return workers_text(group.workers) + devices_text(group.workers, options);
+  if (group.alike) return std::to_string(group.workers.size()) + " replicas: " + workers_text(group.workers);
+  return std::to_string(group.workers.size()) + " replicas, drawn: " + workers_text({group.workers.front()}) +
+         devices_text({group.workers.front()}, options);
 }
 
 }  // namespace
 
-std::vector<EqualWorkers> equal_workers(const std::vector<TimelineRow>& rows,
-                                        std::span<const MemoryCurve> memory) {
-  std::vector<EqualWorkers> groups;
+std::vector<RowGroup> row_groups(const std::vector<TimelineRow>& rows, std::span<const MemoryCurve> memory) {
+  const bool fold = rows.size() > kUnfolded;
+  std::vector<RowGroup> groups;
   for (std::size_t w = 0; w < rows.size(); ++w) {
-    const auto same = [&](const EqualWorkers& group) {
-      return equal(rows[group.front()], rows[w]) && (memory.empty() || memory[group.front()] == memory[w]);
+    const auto alike = [&](std::size_t first) {
+      return equal(rows[first], rows[w]) && (memory.empty() || memory[first] == memory[w]);
     };
-    const auto found = std::ranges::find_if(groups, same);
-    if (found != groups.end()) {
-      found->push_back(w);
+    const auto takes = [&](const RowGroup& group) {
+      const TimelineRow& first = rows[group.workers.front()];
+      if (fold) return first.stages == rows[w].stages;
+      return first.stages.size() == 1 && alike(group.workers.front());
+    };
+    const auto found = std::ranges::find_if(groups, takes);
+    if (found == groups.end()) {
+      groups.push_back({{w}});
     } else {
-      groups.push_back({w});
+      found->alike = found->alike && alike(found->workers.front());
+      found->workers.push_back(w);
     }
   }
   return groups;
 }
 
-RowName row_name(const EqualWorkers& group, const TimelineRow& row, const SvgOptions& options) {
-  RowName name{row.stages.size() == 1 ? "stage " : "stages ",
-               workers_text(group) + devices_text(group, options)};
+RowName row_name(const RowGroup& group, const TimelineRow& row, const SvgOptions& options) {
+  RowName name{row.stages.size() == 1 ? "stage " : "stages ", group_text(group, options)};
   for (std::size_t s = 0; s < row.stages.size(); ++s)
     name.stages.append(s == 0 ? "" : ", ").append(std::to_string(number(row.stages[s])));
   for (std::size_t s = 0; s < row.stages.size() && !options.stage_layers.empty(); ++s)

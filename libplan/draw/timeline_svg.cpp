@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <set>
 
 #include "libplan/draw/op_style.h"
 #include "libplan/draw/svg_labels.h"
@@ -75,22 +76,48 @@ std::string percent(double share) {
 
 bool is_run(const TimelineBox& box) { return box.count > 1 && box.end > box.start; }
 
-class SvgTimeline {
+class Picture {
  public:
-  SvgTimeline(const SimulationResult& result, std::span<const MemoryCurve> memory, const SvgOptions& options)
+  Picture(const SimulationResult& result, std::span<const MemoryCurve> memory, const SvgOptions& options)
       : result_(result),
         memory_(memory.size() == result.busy.size() && highest(memory) > Bytes(0)
                     ? memory
                     : std::span<const MemoryCurve>()),
         options_(options),
         rows_(timeline_rows(result)),
-        groups_(equal_workers(rows_, memory_)),
+        groups_(row_groups(rows_, memory_)),
         kinds_(kinds_of(result)),
         chunks_(most_chunks(rows_)),
         arrows_(result.messages.size() <= kMostArrows && groups_.size() <= kArrowWorkers),
         size_(row_size(groups_.size(), arrows_)),
-        layout_{std::max(options.width, kLeastWidth), std::max(result.makespan, options.length), {}} {
+        layout_{std::max(options.width, kLeastWidth), result.makespan, {}} {
     name_rows();
+    common_ = {result.makespan, memory_.empty() ? Bytes(0) : memory_scale(memory_bands()), layout_.left,
+               chunks_, layout_.width};
+  }
+
+  /// What pictures that are compared must have in common.
+  struct Common {
+    Seconds length{};
+    Bytes memory;     ///< the full height
+    double left = 0;  ///< where the time axis begins
+    int chunks = 1;
+    double width = 0;
+    void join(const Common& other) {
+      length = std::max(length, other.length);
+      memory = std::max(memory, other.memory);
+      left = std::max(left, other.left);
+      chunks = std::max(chunks, other.chunks);
+      width = std::max(width, other.width);
+    }
+  };
+  const Common& common() const { return common_; }
+
+  void lay_out(const Common& common) {
+    common_ = common;
+    layout_.width = common.width;
+    layout_.makespan = common.length;
+    layout_.left = common.left;
     layout_.axis = time_axis(layout_.makespan, static_cast<int>(layout_.plot() / 70) + 1);
     const double least_pixels =
         std::max(1.0, layout_.plot() * static_cast<double>(groups_.size()) / kMostBoxes);
@@ -101,10 +128,11 @@ class SvgTimeline {
     bottom_ = top_ + static_cast<double>(groups_.size()) * (size_.height + size_.gap);
   }
 
-  std::string text() {
-    const double height = bottom_ + (memory_.empty() ? 0 : memory_height(groups_.size())) + 12;
-    SvgWriter svg(layout_.width, height, std::string(kStyle) + box_css(kinds_, chunks_) + memory_css());
-    svg.raw(kDefinitions);
+  /// The rest is for a picture that has been laid out.
+  double height() const { return bottom_ + (memory_.empty() ? 0 : memory_height(groups_.size())) + 12; }
+  const std::vector<OpKind>& kinds() const { return kinds_; }
+
+  void draw(SvgWriter& svg) const {
     heading(svg);
     draw_legend(svg, legend_);
     for (std::size_t g = 0; g < groups_.size(); ++g) background(svg, g);
@@ -113,35 +141,35 @@ class SvgTimeline {
         layout_.makespan.count() > 0 ? layout_.plot() / layout_.makespan.count() : 0;
     const BoxLabels labels(groups_, rows_, boxes_, pixels_per_second);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      for (const TimelineBox& box : boxes_[g]) draw_box(svg, g, box, labels.label(g, box));
+      for (const TimelineBox& box : boxes_[g]) draw_box(svg, g, box);
+    }
+    for (std::size_t g = 0; g < groups_.size() && size_.height > kSvgFont;
+         ++g) {  // some are wider than their box
+      for (const TimelineBox& box : boxes_[g]) draw_label(svg, g, box, labels.label(g, box));
     }
     if (arrows_) messages(svg);
-    if (!memory_.empty()) draw_memory(svg, layout_, memory_bands(), bottom_, options_.full_memory);
-    return std::move(svg).finish();
+    if (!memory_.empty()) draw_memory(svg, layout_, memory_bands(), bottom_, common_.memory);
   }
-
-  double left() const { return layout_.left; }
 
  private:
   /// Of a row of the picture: that of its first worker.
-  const TimelineRow& row(std::size_t group) const { return rows_[groups_[group].front()]; }
+  const TimelineRow& row(std::size_t group) const { return rows_[groups_[group].workers.front()]; }
 
   /// Names take what they need of the left margin, up to a limit.
   void name_rows() {
     row_of_.resize(rows_.size());
-    layout_.left = std::max(layout_.left, options_.names);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       names_.push_back(row_name(groups_[g], row(g), options_));
       const double width = std::max(text_width(names_[g].stages), text_width(names_[g].workers)) + 16;
       layout_.left = std::max(layout_.left, std::min(width, kMostNames));
-      for (const std::size_t worker : groups_[g]) row_of_[worker] = g;
+      for (const std::size_t worker : groups_[g].workers) row_of_[worker] = g;
     }
   }
 
   std::vector<MemoryBand> memory_bands() const {
     std::vector<MemoryBand> bands;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const std::size_t worker = groups_[g].front();
+      const std::size_t worker = groups_[g].workers.front();
       bands.push_back(
           {names_[g].workers, &memory_[worker], options_.limits.empty() ? Bytes(0) : options_.limits[worker]});
     }
@@ -166,8 +194,9 @@ class SvgTimeline {
   }
 
   void heading(SvgWriter& svg) const {
-    svg.text(SvgLayout::kLeft, 26, "h", options_.title);
-    if (!options_.subtitle.empty()) return svg.text(SvgLayout::kLeft, 46, "s", options_.subtitle);
+    constexpr double kTitleFont = 17;  // of 16 pixels, in bold
+    const double room = (layout_.width - SvgLayout::kLeft) * kSvgFont / kTitleFont;
+    svg.text(SvgLayout::kLeft, 26, "h", cut_to(options_.title, room));
     svg.text(SvgLayout::kLeft, 46, "s",
              "makespan " + pp::to_text(result_.makespan) + ", bubble " + percent(result_.bubble_fraction) +
                  " (1 - busy / (workers x makespan)), " + std::to_string(rows_.size()) + " workers, " +
@@ -205,15 +234,19 @@ class SvgTimeline {
     svg.text(layout_.width - SvgLayout::kRight + 8, top_ - 9, "t", layout_.axis.unit);
   }
 
-  void draw_box(SvgWriter& svg, std::size_t group, const TimelineBox& box, const BoxLabel& label) const {
+  void draw_box(SvgWriter& svg, std::size_t group, const TimelineBox& box) const {
     const double x = layout_.x(box.start);
     const double width = std::max(layout_.x(box.end) - x, 1.0);
     if (is_run(box)) return draw_run(svg, group, box, x, width);
     const std::string css = css_of(box.op->op.kind, row(group).chunk(box.op->op.stage));
     svg.rect(x, y(group), width, size_.height, width < kOutlined ? css + " j" : css, tooltip(group, box));
-    if (size_.height <= kSvgFont || label.text.empty()) return;
-    svg.text(x + width / 2, y(group) + size_.height / 2 + (label.small ? 3 : 4), label.small ? "n" : "c",
-             label.text, TextAnchor::middle);
+  }
+
+  void draw_label(SvgWriter& svg, std::size_t group, const TimelineBox& box, const BoxLabel& label) const {
+    if (label.text.empty()) return;
+    svg.text((layout_.x(box.start) + layout_.x(box.end)) / 2,
+             y(group) + size_.height / 2 + (label.small ? 3 : 4), label.small ? "n" : "c", label.text,
+             TextAnchor::middle);
   }
 
   /// Kinds on top of each other, each as high as its share of the time; above them it is idle.
@@ -229,8 +262,9 @@ class SvgTimeline {
   }
 
   std::string tooltip(std::size_t group, const TimelineBox& box) const {
-    const std::string times = "worker " + std::to_string(groups_[group].front()) + ", " + in_unit(box.start) +
-                              " to " + in_unit(box.end) + ' ' + std::string(layout_.axis.unit);
+    const std::string times = "worker " + std::to_string(groups_[group].workers.front()) + ", " +
+                              in_unit(box.start) + " to " + in_unit(box.end) + ' ' +
+                              std::string(layout_.axis.unit);
     if (box.count > 1) {
       return std::to_string(box.count) + " operations, mostly " + std::string(style_of(box.op->op.kind).name) +
              "\n" + times;
@@ -274,13 +308,14 @@ class SvgTimeline {
   const SimulationResult& result_;
   const std::span<const MemoryCurve> memory_;
   const SvgOptions& options_;
-  const std::vector<TimelineRow> rows_;     ///< per worker
-  const std::vector<EqualWorkers> groups_;  ///< per row of the picture
+  const std::vector<TimelineRow> rows_;  ///< per worker
+  const std::vector<RowGroup> groups_;   ///< per row of the picture
   const std::vector<OpKind> kinds_;
   const int chunks_;
   const bool arrows_;
   const RowSize size_;
   SvgLayout layout_;
+  Common common_;
   std::vector<RowName> names_;       ///< per row of the picture, as boxes_
   std::vector<std::size_t> row_of_;  ///< per worker
   std::vector<std::vector<TimelineBox>> boxes_;
@@ -291,14 +326,37 @@ class SvgTimeline {
 
 }  // namespace
 
-std::string timeline_svg(const SimulationResult& result, std::span<const MemoryCurve> memory,
-                         const SvgOptions& options) {
-  return SvgTimeline(result, memory, options).text();
+std::string timelines_svg(std::span<const SvgTimeline> timelines) {
+  std::vector<Picture> pictures;
+  pictures.reserve(timelines.size());
+  for (const SvgTimeline& timeline : timelines)
+    pictures.emplace_back(*timeline.result, timeline.memory, timeline.options);
+  Picture::Common common;
+  for (const Picture& picture : pictures) common.join(picture.common());
+  std::set<OpKind> kinds;
+  double height = 0;
+  for (Picture& picture : pictures) {
+    picture.lay_out(common);
+    kinds.insert(picture.kinds().begin(), picture.kinds().end());
+    height += picture.height();
+  }
+  const std::vector<OpKind> all(kinds.begin(), kinds.end());
+  SvgWriter svg(common.width, height, std::string(kStyle) + box_css(all, common.chunks) + memory_css());
+  svg.raw(kDefinitions);
+  double y = 0;
+  for (const Picture& picture : pictures) {
+    if (y > 0) svg.raw("<g transform=\"translate(0 " + svg_number(y) + ")\">\n");
+    picture.draw(svg);
+    if (y > 0) svg.raw("</g>\n");
+    y += picture.height();
+  }
+  return std::move(svg).finish();
 }
 
-double names_width(const SimulationResult& result, std::span<const MemoryCurve> memory,
-                   const SvgOptions& options) {
-  return SvgTimeline(result, memory, options).left();
+std::string timeline_svg(const SimulationResult& result, std::span<const MemoryCurve> memory,
+                         const SvgOptions& options) {
+  const SvgTimeline timeline{&result, memory, options};
+  return timelines_svg(std::span(&timeline, 1));
 }
 
 }  // namespace pp::plan

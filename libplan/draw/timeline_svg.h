@@ -12,14 +12,8 @@
 namespace pp::plan {
 
 struct SvgOptions {
-  std::string title;       ///< one line: model, schedule, sizes
-  double width = 1200;     ///< pixels, at least 400
-  std::string subtitle{};  ///< empty: makespan, bubble and counts
-  /// So that pictures can be compared: what time and memory axes reach at least, and the pixels that the names
-  /// of the rows have at least (names_width).
-  Seconds length{};
-  Bytes full_memory{};
-  double names = 0;
+  std::string title;    ///< one line: model, schedule, sizes
+  double width = 1200;  ///< pixels, at least 400
   /// What is known of a plan; empty: of nothing.
   std::vector<std::string> stage_layers{};  ///< per stage: `conv1 .. conv3`
   std::vector<std::string> devices{};       ///< per worker: `cpu:0`
@@ -31,15 +25,21 @@ struct SvgOptions {
 /// second, fifth, ... of the widest; all of it as tooltip), idle time hatched, its share at the right, messages
 /// as arrows unless they are too many to follow; memory over time per worker, stacked by part, under the limit,
 /// if `memory` has a curve per worker and they hold anything. Stages of one worker differ in lightness;
-/// replicas that do the same at the same times share a row.
+/// replicas that do the same at the same times share a row, and of more than 16 workers those of the same
+/// stages, drawn as the first of them does it, with their count.
 ///
 /// Runs of operations that are too short to draw become one box, as high as they are busy: about 4 MB at most
 /// for any number of operations on up to 1000 workers. O(operations).
 std::string timeline_svg(const SimulationResult& result, std::span<const MemoryCurve> memory,
                          const SvgOptions& options);
 
-/// What the names of its rows take: where its time axis begins.
-double names_width(const SimulationResult& result, std::span<const MemoryCurve> memory,
-                   const SvgOptions& options);
+/// What one of several timelines draws. All of it must outlive the call.
+struct SvgTimeline {
+  const SimulationResult* result = nullptr;
+  std::span<const MemoryCurve> memory;
+  SvgOptions options;
+};
+/// Below each other, on one time axis and one scale of memory; as wide as the widest asks for. At least one.
+std::string timelines_svg(std::span<const SvgTimeline> timelines);
 
 }  // namespace pp::plan

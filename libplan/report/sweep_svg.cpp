@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
+#include <utility>
+#include <vector>
 
 #include "libplan/draw/svg_layout.h"
 #include "libplan/draw/svg_legend.h"
@@ -19,6 +22,8 @@ constexpr std::array<std::string_view, 5> kDashes{"none", "9 4", "2 3", "12 3 2 
 constexpr double kLeastWidth = 400;
 constexpr double kStepHeight = 340;
 constexpr double kBubbleHeight = 150;
+constexpr double kMemoryHeight = 150;
+constexpr double kReasonLine = 16;
 constexpr double kBetween = 40;  ///< from one plot to the next
 constexpr double kLeft = SvgLayout::kLeft;
 constexpr double kRight = 32;
@@ -46,6 +51,19 @@ std::string dash_css(std::size_t devices) { return "d" + std::to_string(devices)
 
 std::string percent_text(double share) { return svg_number(std::round(1000 * share) / 10) + " %"; }
 
+/// `text` in lines of so many pixels, broken between words.
+std::vector<std::string> lines_of(const std::string& text, double pixels) {
+  std::vector<std::string> lines;
+  std::string line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!line.empty() && text_width(line + ' ' + word) > pixels) lines.push_back(std::exchange(line, ""));
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
 /// One plot: a figure of the rows against micro-batches.
 struct Plot {
   double top = 0, height = 0;
@@ -64,10 +82,16 @@ class SweepChart {
         width_(std::max(options.width, kLeastWidth)),
         sweep_(sweep_lines(rows)),
         step_{0, kStepHeight, 0, [](const SweepFigures& f) { return f.step.count(); }},
-        bubble_{0, kBubbleHeight, 0, [](const SweepFigures& f) { return f.bubble_fraction; }} {
+        bubble_{0, kBubbleHeight, 0, [](const SweepFigures& f) { return f.bubble_fraction; }},
+        memory_{0, kMemoryHeight, 0, [](const SweepFigures& f) { return static_cast<double>(f.peak.value); }} {
     for (const SweepRow& row : rows_) {
       const SweepFigures* figures = row.figures();
-      if (figures == nullptr) continue;
+      if (figures == nullptr) {
+        const std::string& reason = std::get<SweepFailure>(row.result).reason;
+        if (std::ranges::find(reasons_, reason) == reasons_.end()) reasons_.push_back(reason);
+        continue;
+      }
+      memory_.largest = std::max(memory_.largest, static_cast<double>(figures->peak.value));
       step_.largest = std::max(step_.largest, figures->step.count());
       bubble_.largest = std::max(bubble_.largest, figures->bubble_fraction);
       if (fastest_ == nullptr || figures->step < fastest_->figures()->step) fastest_ = &row;
@@ -75,10 +99,16 @@ class SweepChart {
     legend_ = legend_items();
     step_.top = place_legend(legend_, kFirstLegendLine, width_) + 40;
     bubble_.top = step_.bottom() + kBetween;
+    memory_.top = bubble_.bottom() + kBetween;
+    for (std::size_t r = 0; r < reasons_.size(); ++r) {
+      for (std::string& line :
+           lines_of("(" + std::to_string(r + 1) + ") " + reasons_[r], width_ - kLeft - kRight))
+        reason_lines_.push_back(std::move(line));
+    }
   }
 
   std::string text() const {
-    const double height = bubble_.bottom() + 48;
+    const double height = reasons_top() + kReasonLine * static_cast<double>(reason_lines_.size());
     SvgWriter svg(width_, height, css());
     svg.rect(0, 0, width_, height, "page");
     svg.text(kLeft, 28, "h", options_.title);
@@ -86,10 +116,13 @@ class SweepChart {
     draw_legend(svg, legend_);
     step_axis(svg);
     bubble_axis(svg);
+    memory_axis(svg);
     count_axis(svg);
+    lines(svg, memory_);
     lines(svg, bubble_);
     lines(svg, step_);
     failures(svg);
+    reasons(svg);
     rings(svg);
     return std::move(svg).finish();
   }
@@ -134,10 +167,10 @@ class SweepChart {
 
   std::string subtitle() const {
     const auto missing = std::ranges::count(rows_, nullptr, &SweepRow::figures);
-    std::string text = "step time and bubble against micro-batches per mini-batch";
+    std::string text = "step, bubble and peak memory over micro-batches";
     if (missing > 0) {
       text += "; " + std::to_string(missing) + " of " + counted(std::ssize(rows_), "combination") +
-              (missing == 1 ? " has" : " have") + " no plan (×)";
+              (missing == 1 ? " has" : " have") + " no plan (×, why below)";
     }
     return text;
   }
@@ -170,16 +203,38 @@ class SweepChart {
       tick(svg, bubble_.y(t * by), percent_text(t * by));
   }
 
+  /// Round numbers of a unit of bytes, at most six.
+  void memory_axis(SvgWriter& svg) const {
+    double unit = 1;
+    std::string name = "B";
+    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+      if (memory_.largest < 2 * 1024 * unit) break;
+      unit *= 1024;
+      name = larger;
+    }
+    frame(svg, memory_, "peak, " + name);
+    if (memory_.largest <= 0) return;
+    const double rough = memory_.largest / unit / 5;
+    const double power = std::pow(10, std::floor(std::log10(rough)));
+    double by = 10 * power;
+    for (const double factor : {5.0, 2.0, 1.0}) {
+      if (factor * power >= rough) by = factor * power;
+    }
+    for (int t = 0; t * by * unit <= memory_.largest * (1 + 1e-9); ++t)
+      tick(svg, memory_.y(t * by * unit), svg_number(t * by));
+  }
+
   void count_axis(SvgWriter& svg) const {
     double free_from = 0;  // labels that would touch are left out
     for (const int count : sweep_.counts) {
-      for (const Plot& plot : {step_, bubble_}) svg.line(x(count), plot.top, x(count), plot.bottom(), "grid");
+      for (const Plot& plot : {step_, bubble_, memory_})
+        svg.line(x(count), plot.top, x(count), plot.bottom(), "grid");
       const double half = text_width(std::to_string(count)) / 2;
       if (x(count) - half < free_from) continue;
-      svg.text(x(count), bubble_.bottom() + 16, "t", std::to_string(count), TextAnchor::middle);
+      svg.text(x(count), memory_.bottom() + 16, "t", std::to_string(count), TextAnchor::middle);
       free_from = x(count) + half + 4;
     }
-    svg.text((kLeft + width_ - kRight) / 2, bubble_.bottom() + 36, "t", "micro-batches", TextAnchor::middle);
+    svg.text((kLeft + width_ - kRight) / 2, memory_.bottom() + 36, "t", "micro-batches", TextAnchor::middle);
   }
 
   /// Sideways from `x`, `place` of places_beside().
@@ -246,6 +301,26 @@ class SweepChart {
     }
   }
 
+  double reasons_top() const { return memory_.bottom() + 48; }
+
+  /// Their numbers above the counts that they concern, and what they say below the plots.
+  void reasons(SvgWriter& svg) const {
+    for (const int count : sweep_.counts) {
+      std::string numbers;
+      for (std::size_t r = 0; r < reasons_.size(); ++r) {
+        const auto concerns = [&](const SweepRow& row) {
+          const auto* failure = std::get_if<SweepFailure>(&row.result);
+          return failure != nullptr && row.micro_batches == count && failure->reason == reasons_[r];
+        };
+        if (std::ranges::any_of(rows_, concerns))
+          numbers += (numbers.empty() ? "" : ", ") + std::to_string(r + 1);
+      }
+      if (!numbers.empty()) svg.text(x(count), step_.top - 5, "t", "(" + numbers + ")", TextAnchor::middle);
+    }
+    for (std::size_t l = 0; l < reason_lines_.size(); ++l)
+      svg.text(kLeft, reasons_top() + kReasonLine * (static_cast<double>(l) + 0.5), "t", reason_lines_[l]);
+  }
+
   static std::string cross(double x, double y) {
     const std::string left = svg_number(x - 3);
     const std::string right = svg_number(x + 3);
@@ -270,7 +345,9 @@ class SweepChart {
   const SweepSvgOptions& options_;
   double width_;
   SweepLines sweep_;
-  Plot step_, bubble_;
+  Plot step_, bubble_, memory_;
+  std::vector<std::string> reasons_;       ///< why combinations have no plan, each once
+  std::vector<std::string> reason_lines_;  ///< the same as lines of the picture
   const SweepRow* fastest_ = nullptr;
   std::vector<LegendItem> legend_;
 };

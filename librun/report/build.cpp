@@ -146,6 +146,21 @@ double step_samples(std::span<const StepRecord> steps, bool streams) {
   return *middle;
 }
 
+namespace {
+
+/// Of the steps that are written down.
+std::vector<int> samples_of(const LastSteps& last, std::span<const StepRecord> steps) {
+  std::vector<int> samples;
+  const auto end = static_cast<std::size_t>(last.first_step - 1 + last.steps);
+  if (last.steps == 0 || end > steps.size()) return samples;
+  for (const StepRecord& step :
+       steps.subspan(end - static_cast<std::size_t>(last.steps), static_cast<std::size_t>(last.steps)))
+    samples.push_back(step.samples);
+  return samples;
+}
+
+}  // namespace
+
 void add_measurements(RunReport& report, std::span<const StepRecord> steps,
                       std::span<const WorkerRecord* const> workers) {
   const plan::Plan& plan = report.plan;
@@ -169,6 +184,7 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
   if (swaps(plan)) compare_swaps(report);
   const auto of_last = [&](const StepRecord& step) { return step.range == steps.back().range; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
+  report.last_steps.samples = samples_of(report.last_steps, steps);
 }
 
 // Replicas of a stage share a row: their counts are added, the median is the first replica's with the most

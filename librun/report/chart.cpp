@@ -91,7 +91,7 @@ class Plot {
     for (const Curve& curve : chart.curves) {
       curves_.push_back(drawable(curve.points));
       for (const auto& [x, y] : curves_.back()) {
-        reach(y);
+        reach(chart.most > 0 ? std::min(y, chart.most) : y);
         first = std::min(first, x);
         last = std::max(last, x);
         empty_ = false;
@@ -169,7 +169,8 @@ std::string chart_html(const Chart& chart) {
     keys += element("span", "key c" + std::to_string(curve.color), xml_escaped(curve.name));
   for (const ChartLevel& level : chart.levels)
     keys += element("span", "key " + level.css, xml_escaped(level.name));
-  const std::string title = chart.title + (plot.unit().empty() ? "" : ", " + plot.unit());
+  const std::string title = chart.title + (plot.unit().empty() ? "" : ", " + plot.unit()) +
+                            (chart.note.empty() ? "" : " (" + chart.note + ")");
   return element("figure", "chart",
                  element("figcaption", "", xml_escaped(title)) + element("div", "keys", keys) + plot.svg());
 }

@@ -33,6 +33,8 @@ struct Chart {
   std::vector<Curve> curves = {};
   std::vector<ChartLevel> levels = {};
   double first_x = 0, last_x = 0;  ///< what the axis reaches at least
+  double most = 0;                 ///< what goes above it leaves the picture; 0: all of it is in
+  std::string note = {};           ///< said behind the title
 };
 
 /// A <figure> with title, legend and picture; empty when there is nothing to draw. At most 480 points of a

@@ -1,17 +1,18 @@
-// The report page's curves over a run, and its table of epochs. Internal to html.cpp.
+// The curves and the table of epochs of the report page. Internal to it.
 #pragma once
 
 #include <span>
 #include <string>
 
-#include "librun/report/report.h"
+#include "librun/report/html.h"
 
 namespace pp::run {
 
-/// Loss, accuracy, step time, memory; empty for a run without steps. `limits`: per worker, 0 where unknown.
-std::string curves_html(const RunReport& report, std::span<const Bytes> limits);
+/// Loss, accuracy, step time and memory over the steps: those that there are something to draw of. Several
+/// reports share the axes, a colour each.
+std::string curves_html(std::span<const NamedReport> reports);
 
-/// The last ones where there are many.
+/// The last epochs as a table; empty when there are none.
 std::string epochs_html(std::span<const EpochReport> epochs);
 
 }  // namespace pp::run

@@ -24,6 +24,8 @@ struct LastSteps {
   int steps = 0;
   std::vector<TimedOp> ops;  ///< by start; micro-batches count from 0
   std::vector<plan::MessageEvent> messages;
+  std::vector<int> samples =
+      {};  ///< of each step: an epoch's last mini-batch may be a partial one; empty: not known
   bool operator==(const LastSteps&) const = default;
 };
 

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "libprofile/core/svg_writer.h"
-#include "librun/report/page_style.h"
 
 namespace pp::run {
 namespace {
@@ -60,17 +59,6 @@ std::string ratio_html(double ratio) {
   const double end = 0.5 + std::clamp(std::log2(ratio), -1.0, 1.0) / 2;
   return element("span", ratio > 1 ? "bar two over" : "bar two",
                  filled(std::min(end, 0.5), std::max(end, 0.5)));
-}
-
-std::string page_html(std::string_view title, std::string_view body) {
-  std::string page = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"/>
-)";
-  page += element("title", "", xml_escaped(title));
-  page.append("<style>\n").append(kPageStyle).append("</style></head>\n<body><main>\n");
-  return page.append(body).append("</main></body></html>\n");
 }
 
 }  // namespace pp::run

@@ -24,7 +24,4 @@ std::string bar_html(double share);
 /// A bar that goes from its middle to the left below 1 and to the right above it; half and double fill it.
 std::string ratio_html(double ratio);
 
-/// Title, style and body as one page that loads nothing from anywhere.
-std::string page_html(std::string_view title, std::string_view body);
-
 }  // namespace pp::run

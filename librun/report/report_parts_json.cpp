@@ -127,6 +127,7 @@ Json to_json(const LastSteps& last) {
                                 {"start_s", message.start.count()},
                                 {"end_s", message.end.count()}});
   }
+  if (!last.samples.empty()) json["samples"] = last.samples;
   return json;
 }
 
@@ -139,6 +140,10 @@ LastSteps read_last_steps(ObjectReader& reader, const plan::Plan& plan) {
     reader.fail("ops", "must be in the order of start_s");
   reader.objects("messages",
                  [&](ObjectReader& message) { last.messages.push_back(read_message(message, plan)); });
+  if (!reader.has("samples")) return last;
+  for (const std::int64_t samples : reader.integers("samples", {0, std::numeric_limits<int>::max()}))
+    last.samples.push_back(static_cast<int>(samples));
+  if (std::ssize(last.samples) != last.steps) reader.fail("samples", "must be as many as steps");
   return last;
 }
 

@@ -25,12 +25,13 @@ def steps(low: float, high: float, wanted: int = 6) -> list[float]:
     return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def header(width: int, height: int) -> list[str]:
+def header(width: int, height: int, title: str = "") -> list[str]:
     return [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-            f'<rect width="{width}" height="{height}" fill="white"/>']
+            f'<rect width="{width}" height="{height}" fill="white"/>',
+            *([f'<text x="{LEFT}" y="22" font-size="15" font-weight="bold">{escape(title)}</text>'] if title else [])]
 
 
-def lines_svg(lines: list[Line], x_title: str, y_title: str, powers_of_two: bool = False, from_zero: bool = True) -> str:
+def lines_svg(lines: list[Line], x_title: str, y_title: str, powers_of_two: bool = False, from_zero: bool = True, title: str = "") -> str:
     """x along powers of two, or linear; y linear. All x above 0 where they are powers of two."""
     lines = [line for line in lines if line.points]
     xs = [x for line in lines for x, _ in line.points] or [1.0]
@@ -40,30 +41,31 @@ def lines_svg(lines: list[Line], x_title: str, y_title: str, powers_of_two: bool
     y_low, y_high = 0.0 if from_zero else min(ys), max(ys)
     x_high += (x_high <= x_low)
     y_high += (y_high <= y_low)
-    height = max(HEIGHT, TOP + BOTTOM + 18 * len(lines))
+    top = TOP + (24 if title else 0)
+    height = max(HEIGHT, top + BOTTOM + 18 * len(lines))
     right, floor = WIDTH - RIGHT, height - BOTTOM
 
     def x(value: float) -> float:
         return LEFT + (along(value) - x_low) / (x_high - x_low) * (right - LEFT)
 
     def y(value: float) -> float:
-        return floor - (value - y_low) / (y_high - y_low) * (floor - TOP)
+        return floor - (value - y_low) / (y_high - y_low) * (floor - top)
 
-    parts = header(WIDTH, height)
+    parts = header(WIDTH, height, title)
     for value in (sorted(set(xs)) if powers_of_two else steps(x_low, x_high)):
-        parts += [f'<path d="M{x(value):.1f} {TOP}V{floor}" stroke="#ddd"/>',
+        parts += [f'<path d="M{x(value):.1f} {top}V{floor}" stroke="#ddd"/>',
                   f'<text x="{x(value):.1f}" y="{floor + 16}" text-anchor="middle">{value:g}</text>']
     for value in steps(y_low, y_high):
         parts += [f'<path d="M{LEFT} {y(value):.1f}H{right}" stroke="#ddd"/>',
                   f'<text x="{LEFT - 6}" y="{y(value):.1f}" text-anchor="end" dominant-baseline="middle">{value:g}</text>']
-    parts += [f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{floor - TOP}" fill="none" stroke="black"/>',
+    parts += [f'<rect x="{LEFT}" y="{top}" width="{right - LEFT}" height="{floor - top}" fill="none" stroke="black"/>',
               f'<text x="{(LEFT + right) / 2}" y="{height - 14}" text-anchor="middle">{escape(x_title)}</text>',
-              f'<text transform="translate(16 {(TOP + floor) / 2}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>']
+              f'<text transform="translate(16 {(top + floor) / 2}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>']
     for number, line in enumerate(lines):
         colour = COLOURS[line.colour % len(COLOURS)]
         dash = ' stroke-dasharray="5 4"' if line.dashed else ""
         path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in line.points)
-        legend = TOP + 8 + 18 * number
+        legend = top + 8 + 18 * number
         parts += [f'<g stroke="{colour}" fill="none"><title>{escape(line.name)}</title><path d="M{path}" stroke-width="1.8"{dash}/>',
                   *(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="2.2" fill="{colour}"/>' for a, b in line.points),
                   f'<path d="M{right + 12} {legend}h26" stroke-width="1.8"{dash}/></g>',

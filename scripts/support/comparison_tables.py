@@ -162,7 +162,7 @@ def pictures(results: Results) -> list[tuple[str, str]]:
     measured, predicted = speeds(results)
     if measured:
         found.append(("Predicted and measured; on the diagonal they are equal", scatter_svg(
-            {"rows": [Point(predicted[title], measured[title], title) for title in measured]}, "predicted samples/s", "measured samples/s")))
+            {"rows": [Point(predicted[title], measured[title], title) for title in measured]}, "predicted samples/s", "measured samples/s", named=True)))
     if any(f["curve"] for _, f in kept):
         found.append(("Training loss", lines_svg(curves(results, "epoch", "train_loss"), "epoch", "training loss")))
         for quantity, words in (("test_loss", "test loss"), ("test_accuracy", "test accuracy")):

@@ -66,8 +66,8 @@ TEST_SUITE("apps/arguments") {
     CHECK(error({"shwo"}).find("unknown command shwo; did you mean show?") != std::string::npos);
     CHECK(error({"evaluate", "profile.json"})
               .starts_with("pp-plan: error: unknown command evaluate; the commands"));
-    CHECK(error({"show", "plan.json", "other.json"}) ==
-          "pp-plan: error: \"other.json\" is one argument too many; see pp-plan show --help\n");
+    CHECK(error({"check", "plan.json", "other.json"}) ==
+          "pp-plan: error: \"other.json\" is one argument too many; see pp-plan check --help\n");
   }
 
   TEST_CASE("a file that is named like a command nearly is a file") {

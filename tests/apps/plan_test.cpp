@@ -95,6 +95,29 @@ TEST_SUITE("apps/plan") {
     CHECK(refused.err == "pp-plan: error: two outputs want stdout; give one of them a file\n");
   }
 
+  TEST_CASE("several plans are drawn on one axis, in a picture or on a page, and printed one after the other") {
+    const Folder folder;
+    REQUIRE(folder.plan(kTwoStages).code == 0);
+    std::filesystem::copy(folder.path() / "plan.json", folder.path() / "other.json");
+    REQUIRE(folder.plan({"show", "plan.json", "other.json", "--svg", "both.svg", "--html", "both.html"}).code ==
+            0);
+    const std::string svg = pp::read_file(folder.path() / "both.svg");
+    CHECK(svg.find(">plan.json: ") != std::string::npos);
+    CHECK(svg.find(">other.json: ") != std::string::npos);
+    const std::string page = pp::read_file(folder.path() / "both.html");
+    CHECK(page.starts_with("<!DOCTYPE html>"));
+    CHECK(page.find("\"name\":\"other.json\"") != std::string::npos);
+    CHECK(folder.plan({"show", "plan.json", "other.json", "--html", "-"}).out == page);
+    const std::string one = folder.plan({"show", "plan.json"}).out;
+    CHECK(folder.plan({"show", "plan.json", "other.json"}).out == "plan.json\n" + one + "\nother.json\n" + one);
+    CHECK(folder.plan({"show", "plan.json", "other.json", "--json"}).err ==
+          "pp-plan: error: --json prints one plan, but 2 are given; call pp-plan show for each\n");
+    CHECK(folder.plan({"show", "plan.json", "other.json", "--trace", "t.json"}).err ==
+          "pp-plan: error: --trace draws one plan, but 2 are given; use --svg or --html, or call pp-plan show "
+          "for "
+          "each\n");
+  }
+
   TEST_CASE("the timeline keeps to its width and is coloured on request only") {
     const Folder folder;
     REQUIRE(folder.plan(kTwoStages).code == 0);

@@ -178,8 +178,15 @@ TEST_SUITE("apps/run_progress") {
     CHECK(page.out.empty());
     const std::string html = pp::read_file(folder.path() / "report.html");
     CHECK(html.starts_with("<!DOCTYPE html>"));
-    CHECK(html.find(">measured, steps 15 to 16</text>") != std::string::npos);
+    CHECK(html.find("\"name\":\"measured, steps 15 to 16\"") != std::string::npos);
     CHECK(report({"report.json", "--html", "-"}).out == html);
+
+    std::filesystem::copy(folder.path() / "report.json", folder.path() / "again.json");
+    CHECK(report({"report.json", "again.json"}).out == "report.json\n" + run.out + "\nagain.json\n" + run.out);
+    const std::string both = report({"report.json", "again.json", "--html", "-"}).out;
+    CHECK(both.find("\"name\":\"again.json, measured, steps 15 to 16\"") != std::string::npos);
+    CHECK(report({"report.json", "again.json", "--json"}).err ==
+          "pp-run: error: --json prints one report, but 2 are given; call pp-run report for each\n");
 
     const Outcome same = report({"report.json", "--html", "report.json"});
     CHECK(same.code == 2);

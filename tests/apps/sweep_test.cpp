@@ -115,9 +115,9 @@ TEST_SUITE("apps/sweep") {
     CHECK(pp::test::xml_error(svg).empty());
     std::size_t paths = 0;
     for (std::size_t at = svg.find("<path "); at != std::string::npos; at = svg.find("<path ", at + 1)) ++paths;
-    // Two schedules on two device counts, each with a line in both plots, a ring and a cross for 32; one more
+    // Two schedules on two device counts, each with a line in three plots, a ring and a cross for 32; one more
     // ring in the legend.
-    CHECK(paths == 4 * 4 + 1);
+    CHECK(paths == 4 * 5 + 1);
     CHECK(folder.grid({"--svg", "-"}).out == svg);
   }
 

@@ -21,6 +21,7 @@ import charts  # noqa: E402
 import comparison  # noqa: E402
 import comparison_tables  # noqa: E402
 import documents  # noqa: E402
+import scatter  # noqa: E402
 import study  # noqa: E402
 import sweep_tables  # noqa: E402
 
@@ -198,6 +199,22 @@ class Pictures(unittest.TestCase):
     def test_a_single_point_and_none(self) -> None:
         for lines in ([], [charts.Line("a", [(1, 0.0)])]):
             xml.etree.ElementTree.fromstring(charts.lines_svg(lines, "x", "y"))
+
+    def test_titles_stand_above_what_is_drawn(self) -> None:
+        svg = charts.lines_svg([charts.Line("a", [(1, 1.0), (2, 2.0)])], "x", "y", title="Steps <here>")
+        self.assertIn(">Steps &lt;here&gt;</text>", svg)
+        self.assertIn(f'V{charts.HEIGHT - charts.BOTTOM}', svg)
+        self.assertIn(f' {charts.TOP + 24}V', svg)  # the plot begins below it
+
+    def test_names_of_points_keep_their_distance(self) -> None:
+        self.assertEqual(scatter.spread([10, 11, 50], 14, 0, 100), [10, 24, 50])
+        self.assertEqual(scatter.spread([98, 99], 14, 0, 100), [86, 100])
+        self.assertEqual(scatter.spread([1, 2, 3, 4], 14, 0, 8), [1, 3, 5, 7])  # no room: closer
+        points = {"rows": [scatter.Point(1, 1, "one <row>"), scatter.Point(2, 2, "another")]}
+        named = scatter.scatter_svg(points, "x", "y", named=True)
+        xml.etree.ElementTree.fromstring(named)
+        self.assertIn(">one &lt;row&gt;</text>", named)
+        self.assertNotIn(">another</text>", scatter.scatter_svg(points, "x", "y"))
 
     def test_bars_leave_out_what_is_not_known(self) -> None:
         svg = charts.bars_svg([("a", [4.0, None]), ("b", [2.0, 1.0])], ["measured", "predicted"], "x")

@@ -178,20 +178,76 @@ worker 0, 4000 to 6000 ms: 2 s</title></rect>)"));
     CHECK_FALSE(has(svg, "lighter: a worker's later stages"));
   }
 
-  TEST_CASE("pictures of unequal names begin at one place when told to") {
-    const SimulationInput input = equal_stages(straight("gpipe", 2, 1));
-    const SimulationResult result = simulate(input);
-    const SvgOptions brief{.title = "t", .width = 800};
-    SvgOptions lengthy = brief;
-    lengthy.stage_layers = {"embedding .. block1.attention", "block1.mlp .. head"};
-    const double left = names_width(result, {}, lengthy);
-    CHECK(names_width(result, {}, brief) == 84);  // the least
-    CHECK(left > 84);
-    SvgOptions widened = brief;
-    widened.names = left;
-    CHECK(names_width(result, {}, widened) == left);
-    // F0.0 begins with the axis.
-    CHECK(has(timeline_svg(result, {}, widened), "<rect x=\"" + svg_number(left) + "\""));
+  TEST_CASE("several timelines have one time axis, one scale of memory and one margin") {
+    // Of 6 s and, with micro-batches twice as long, 12 s: a forward of 1 s is half as wide as one of 2 s.
+    SimulationInput brief = equal_stages(straight("gpipe", 2, 1)), lengthy = brief;
+    for (StageCosts& stage : lengthy.stages) stage = test::costs(2, 4);
+    for (StageCosts& stage : brief.stages) stage.weights = Bytes(100);
+    for (StageCosts& stage : lengthy.stages) stage.weights = Bytes(300);
+    const SimulationResult first = simulate(brief), second = simulate(lengthy);
+    const std::vector<MemoryCurve> held = memory_curves(brief, first), more = memory_curves(lengthy, second);
+    SvgOptions named{"b", 800};
+    named.stage_layers = {"embedding .. block1.attention", "block1.mlp .. head"};
+    const std::vector<SvgTimeline> both{{&first, held, {"a", 800}}, {&second, more, named}};
+    const std::string svg = timelines_svg(both);
+    CHECK(xml_error(svg).empty());
+    CHECK(count_of(svg, "<svg ") == 1);
+    CHECK(count_of(svg, ">memory, full height 300 B:<") == 2);
+    const auto number_before = [&](const std::string& key, const std::string& tooltip) {
+      return std::stod(svg.substr(svg.rfind(key, svg.find(tooltip)) + key.size()));
+    };
+    const std::string brief_box = "F0.0 forward\nworker 0, 0 to 1 s: 1 s";
+    const std::string lengthy_box = "F0.0 forward\nworker 0, 0 to 2 s: 2 s";
+    REQUIRE(has(svg, brief_box));
+    REQUIRE(has(svg, lengthy_box));
+    CHECK(2 * number_before(" width=\"", brief_box) ==
+          doctest::Approx(number_before(" width=\"", lengthy_box)).epsilon(0.001));
+    CHECK(number_before("<rect x=\"", brief_box) == number_before("<rect x=\"", lengthy_box));
+    CHECK(number_before("<rect x=\"", brief_box) > 84);  // the least
+  }
+
+  TEST_CASE("of more than 16 workers those of the same stages share a row, with their count") {
+    // Two replicas whose order differs: 9 stages of 2 workers are 18, 8 are 16.
+    const auto picture = [](int stages) {
+      std::vector<std::string> programs;
+      std::vector<std::vector<int>> places;
+      for (int s = 0; s < stages; ++s) {
+        const std::string at = std::to_string(s);
+        programs.push_back("F" + at + ".0 F" + at + ".2 B" + at + ".0 B" + at + ".2");
+        programs.push_back("F" + at + ".1 B" + at + ".1 F" + at + ".3 B" + at + ".3");
+        places.push_back({2 * s, 2 * s + 1});
+      }
+      return svg_of(equal_stages(test::written(programs, places, 4)), {"t", 1200});
+    };
+    const std::string folded = picture(9);
+    CHECK(count_of(folded, ">idle ") == 9 + 1);  // one a row, one in the legend
+    CHECK(has(folded, "2 replicas, drawn: worker 0\nstage 0\n"));
+    CHECK(count_of(picture(8), ">idle ") == 16 + 1);
+  }
+
+  TEST_CASE("the two directions of chimera have a row for every worker") {
+    // Workers 0 and 3 have stages 0 and 3, and do the same at the same times in opposite directions.
+    const std::string svg = svg_of(equal_stages(straight("chimera", 4, 8)), {"t", 1200});
+    for (const char* worker : {">worker 0<", ">worker 1<", ">worker 2<", ">worker 3<"}) CHECK(has(svg, worker));
+  }
+
+  TEST_CASE("boxes of every kind have their stage, or of none") {
+    // One worker with two stages: F 1 s, B 4 s each, 10 s. 436 pixels leave 240: a forward of 24 holds `F0.0`
+    // in the small font (4 letters of 4.96), a backward of 96 in the usual one (4 of 6.82).
+    const auto picture = [](double backward, double width) {
+      SimulationInput input = equal_stages(test::written({"F0.0 F1.0 B1.0 B0.0 U0 U1"}, {{0}, {0}}, 1));
+      for (StageCosts& stage : input.stages) stage = test::costs(1, backward);
+      return svg_of(input, {"t", width});
+    };
+    const std::string wide = picture(4, 436);
+    CHECK(has(wide, R"(class="n">F0.0<)"));
+    CHECK(has(wide, R"(class="c">B0.0<)"));
+    // 204 pixels: a forward of 20.4 holds the small `0.0` (14.88) alone.
+    CHECK(has(picture(4, 400), R"(class="n">0.0<)"));
+    // 82 s: no forward holds its stage, so backwards do without, too.
+    const std::string narrow = picture(40, 400);
+    CHECK(has(narrow, ">B0<"));
+    CHECK_FALSE(has(narrow, ">B0.0<"));
   }
 
   TEST_CASE("short operations are drawn as their shares, whatever their number") {

@@ -37,7 +37,7 @@ TEST_SUITE("libplan/report/sweep svg") {
                                      planned(2, "1f1b", 8, 0.1), refused(2, "gpipe", 1)};
     const std::string svg = sweep_svg(rows, {"a model", 800});
     CHECK(has(svg, R"(<path d="M102 130M750 291" class="l c0 d0"/>)"));
-    CHECK(has(svg, "2 of 4 combinations have no plan (×)"));
+    CHECK(has(svg, "2 of 4 combinations have no plan (×, why below)"));
     // A cross in the middle of the upper 18 pixels, above its micro-batches, says why.
     CHECK(has(svg, R"(<path d="M315 118L321 124M321 118L315 124" class="x c0"><title>1f1b, 2 devices, 2 micro-)"
                    "batches: refused\nno</title></path>"));
@@ -87,6 +87,29 @@ TEST_SUITE("libplan/report/sweep svg") {
     CHECK(has(svg, R"(<path d="M102 510L750 576" class="l c0 d0"/>)"));
     for (const std::string label : {"0 %", "10 %", "50 %"}) CHECK(has(svg, ">" + label + "</text>"));
     CHECK(has(svg, ">bubble</text>"));
+  }
+
+  TEST_CASE("the highest peak stands below the bubble, in round numbers of a unit") {
+    std::vector<SweepRow> rows{planned(2, "1f1b", 1, 0.2), planned(2, "1f1b", 2, 0.1)};
+    std::get<SweepFigures>(rows[1].result).peak = Bytes(4096);
+    const std::string svg = sweep_svg(rows, {"a model", 800});
+    // From 642 + 40 = 682 on, 150 high: 4 KiB stand 132 above 832, 2 KiB 66.
+    CHECK(has(svg, R"(<path d="M102 766L750 700" class="l c0 d0"/>)"));
+    CHECK(has(svg, ">peak, KiB</text>"));
+    for (const std::string label : {"1", "2", "3", "4"}) CHECK(has(svg, ">" + label + "</text>"));
+  }
+
+  TEST_CASE("why a combination has no plan stands below, with its number above the crosses") {
+    std::vector<SweepRow> rows{planned(2, "1f1b", 1, 0.2), refused(2, "1f1b", 2), refused(2, "1f1b", 8)};
+    std::get<SweepFailure>(rows[2].result).reason =
+        "a long reason " + std::string(40, 'w') + ' ' + std::string(80, 'x');
+    const std::string svg = sweep_svg(rows, {"a model", 800});
+    CHECK(has(svg, ">(1)</text>"));
+    CHECK(has(svg, ">(2)</text>"));
+    CHECK(has(svg, ">(1) no</text>"));
+    // 684 pixels hold 100 letters of 6.82: 4 + 14 + 40 of the words, the next 80 stand on a line of their own.
+    CHECK(has(svg, ">(2) a long reason " + std::string(40, 'w') + "</text>"));
+    CHECK(has(svg, ">" + std::string(80, 'x') + "</text>"));
   }
 
   TEST_CASE("labels of micro-batches do not touch") {

@@ -102,6 +102,25 @@ TEST_SUITE("librun/report/build") {
     CHECK(times[0].replicas == std::vector<Seconds>{Seconds(0.5), Seconds(0.25)});
   }
 
+  TEST_CASE("the steps that are written down have their samples, a partial mini-batch too") {
+    std::vector<StepRecord> units;
+    for (int i = 1; i <= 4; ++i) units.push_back(unit(0, 2 * i));
+    units.back().samples = 3;
+    WorkerRecord first, second;
+    for (int step = 0; step < 4; ++step)
+      first.ops.push_back(
+          {{WorkerId{0}, {plan::OpKind::forward, StageId{0}, step}, Seconds(2 * step), Seconds(2 * step + 1)},
+           step,
+           Bytes(1),
+           Bytes(1)});
+    const std::vector<const WorkerRecord*> records{&first, &second};
+    RunReport report;
+    report.plan = two_workers();
+    add_measurements(report, units, records);
+    CHECK(report.last_steps.first_step == 3);
+    CHECK(report.last_steps.samples == std::vector{8, 3});
+  }
+
   TEST_CASE("a prediction so small that the ratio overflows has none: JSON knows no infinity") {
     RunReport report;
     report.plan = two_workers();

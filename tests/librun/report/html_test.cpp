@@ -1,7 +1,9 @@
 #include "librun/report/html.h"
 
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "librun/report/chart.h"
 #include "librun/report/markup.h"
@@ -17,8 +19,23 @@ namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// As XML, which has no <!DOCTYPE html>.
-std::string page_error(const std::string& page) { return pp::test::xml_error(page.substr(page.find("<html"))); }
+std::string page_of(const RunReport& report) {
+  const NamedReport named{"report.json", &report};
+  return report_html({&named, 1});
+}
+
+/// What the page's script reads.
+Json data_in(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  return parse_json(page.substr(from, page.find("</script>", from) - from));
+}
+
+/// The sections that are made here, as XML.
+std::string sections_error(const std::string& page) {
+  const std::size_t from = page.find("<section class=\"view\" data-title=");
+  return pp::test::xml_error("<all>" + page.substr(from, page.find("</main>") - from) + "</all>");
+}
 
 /// Two layers on two workers, two steps of one micro-batch; the plan promises half of what was measured.
 RunReport report() {
@@ -62,52 +79,65 @@ RunReport report() {
 }  // namespace
 
 TEST_SUITE("librun/report/html") {
-  TEST_CASE("the page has both timelines on one time axis, and what was measured beside what was promised") {
-    const std::string page = report_html(report());
-    CHECK(page_error(page).empty());
-    CHECK(has(page, ">predicted</text>"));
-    CHECK(has(page, ">measured, steps 1 to 2</text>"));
-    // Predicted 2 steps of 3 s, measured 7 s: F0.0 of 0.5 s is half as wide as that of 1 s. The names take 108
-    // of 1180 pixels, the figures 112: 960 for 7 s.
-    CHECK(has(page, "in steady state 3 s per step"));
-    CHECK(has(page, "in steady state 6 s per step"));
-    const auto width_of = [&](const std::string& tooltip) {
-      const std::size_t title = page.find(tooltip);
-      REQUIRE(title != std::string::npos);
-      return std::stod(page.substr(page.rfind("width=\"", title) + 7));
-    };
-    CHECK(2 * width_of("F0.0 forward\nworker 0, 0 to 500 ms: 500 ms") ==
-          doctest::Approx(width_of("F0.0 forward\nworker 0, 0 to 1000 ms: 1 s")).epsilon(0.001));
-    for (const char* text : {"75.0 %", "2 KiB", "4 KiB", "completed", ">Loss</figcaption>", "after 1 epoch<"})
+  TEST_CASE("the page has both timelines, and what was measured beside what was promised") {
+    const std::string page = page_of(report());
+    CHECK(sections_error(page).empty());
+    const Json data = data_in(page);
+    REQUIRE(data["timelines"].size() == 2);
+    // Of the plan, two steps of 0.5 s forward on each worker and 1 s back; measured 0 to 1 s and 6 to 7 s.
+    CHECK(data["timelines"][0]["name"] == "predicted");
+    CHECK(data["timelines"][0]["step"] == 3.0);
+    CHECK(data["timelines"][1]["name"] == "measured, steps 1 to 2");
+    CHECK(data["timelines"][1]["step"] == 6.0);
+    CHECK(data["timelines"][1]["length"] == 7.0);
+    CHECK(data["timelines"][1]["operations"] == 2);
+    const Json tiles = data["plans"][0]["tiles"];
+    CHECK(tiles[0] == Json({"step time", "6 s", "predicted 3 s"}));
+    CHECK(tiles[3] == Json({"highest peak of a worker", "4 KiB", "predicted 2 KiB"}));
+    CHECK(tiles[4] == Json({"test accuracy", "75.0 %", "after 1 epoch"}));
+    CHECK(has(data["plans"][0]["title"].get<std::string>(), "completed"));
+    for (const char* text : {">Loss</figcaption>", "data-title=\"Operations\"", "data-title=\"Epochs\""})
       CHECK(has(page, text));
   }
 
-  // Worker 0 runs a backward of stage 1, too: its row has a longer name than predicted.
-  TEST_CASE("both time axes begin at one place, whatever their rows are called") {
-    RunReport other = report();
-    other.last_steps.ops.push_back(
-        {{WorkerId{0}, {plan::OpKind::backward, StageId{1}, 0}, Seconds(8), Seconds(9)},
-         Bytes(100),
-         Bytes(50)});
-    const std::string page = report_html(other);
-    CHECK(has(page, ">stages 0, 1: a; b</text>"));
-    std::vector<double> begins;  // of the lines at 0
-    const std::string picture = "class=\"timeline\"";
-    for (std::size_t at = page.find(picture); at != std::string::npos; at = page.find(picture, at + 1)) {
-      const std::size_t grid = page.find("class=\"grid\"", at);
-      begins.push_back(std::stod(page.substr(page.rfind("x1=\"", grid) + 4)));
-    }
-    REQUIRE(begins.size() == 2);
-    CHECK(begins[0] == begins[1]);
+  TEST_CASE("a partial mini-batch is named") {
+    RunReport partial = report();
+    partial.last_steps.samples = {8, 3};
+    CHECK(data_in(page_of(partial))["timelines"][1]["name"] ==
+          "measured, steps 1 to 2 (step 2: 3 of 8 samples)");
+    partial.settings["accumulate"] = std::int64_t{2};
+    CHECK(data_in(page_of(partial))["timelines"][1]["name"] ==
+          "measured, steps 1 to 2 (step 1: 8 of 16 samples, step 2: 3 of 16 samples)");
+    partial.last_steps.samples = {16, 16};
+    CHECK(data_in(page_of(partial))["timelines"][1]["name"] == "measured, steps 1 to 2");
+  }
+
+  TEST_CASE("several reports are on one page, their curves in one chart") {
+    const RunReport first = report(), second = report();
+    const std::vector<NamedReport> both{{"a.json", &first}, {"b.json", &second}};
+    const std::string page = report_html(both);
+    CHECK(sections_error(page).empty());
+    const Json data = data_in(page);
+    CHECK(data["plans"].size() == 2);
+    REQUIRE(data["timelines"].size() == 4);
+    CHECK(data["timelines"][3]["name"] == "b.json, measured, steps 1 to 2");
+    CHECK(data["timelines"][3]["plan"] == 1);
+    std::size_t charts = 0;
+    for (std::size_t at = page.find("<figure"); at != std::string::npos; at = page.find("<figure", at + 1))
+      ++charts;
+    CHECK(charts == 4);
+    for (const char* text :
+         {">a.json: of a step<", ">b.json: of a step<", ">b.json: predicted<", "<h2>b.json</h2>"})
+      CHECK(has(page, text));
   }
 
   TEST_CASE("a plan without costs has the measured timeline alone") {
     RunReport bare = report();
     bare.plan.predicted = {};
-    const std::string page = report_html(bare);
-    CHECK(page_error(page).empty());
-    CHECK_FALSE(has(page, ">predicted</text>"));
-    CHECK(has(page, ">measured, steps 1 to 2</text>"));
+    const std::string page = page_of(bare);
+    const Json data = data_in(page);
+    REQUIRE(data["timelines"].size() == 1);
+    CHECK(data["timelines"][0]["name"] == "measured, steps 1 to 2");
     CHECK(has(page, "not predicted"));
   }
 
@@ -131,8 +161,9 @@ TEST_SUITE("librun/report/html") {
     none.op_times.clear();
     none.history = {};
     none.last_steps = {};
-    const std::string page = report_html(none);
-    CHECK(page_error(page).empty());
+    const std::string page = page_of(none);
+    CHECK(sections_error(page).empty());
+    CHECK(data_in(page)["timelines"].empty());
     CHECK_FALSE(has(page, "<figure"));
   }
 
@@ -145,18 +176,13 @@ TEST_SUITE("librun/report/html") {
     hostile.settings[evil] = evil;
     hostile.context[evil] = evil;
     hostile.plan_hash = hostile.exit_reason = evil;
-    const std::string page = report_html(hostile);
-    CHECK(page_error(page).empty());
-    CHECK_FALSE(has(page, "<script"));
+    const NamedReport named{evil, &hostile};
+    const std::string page = report_html({&named, 1});
+    CHECK(sections_error(page).empty());
+    CHECK_FALSE(has(page, "<script src"));
     CHECK(has(page, "&lt;script src=//x&gt;&amp;&quot;"));
-    CHECK(page.find("</style>") == page.find("</style></head>"));
-    std::string rest = page;
-    for (const std::string& known :
-         {std::string("http://www.w3.org/2000/svg"), std::string("src=//x"), std::string("url(#hatch)")}) {
-      for (std::size_t at; (at = rest.find(known)) != std::string::npos;) rest.erase(at, known.size());
-    }
-    for (const char* loads : {"http:", "https:", "src=", "href", "@import", "url("})
-      CHECK_FALSE(has(rest, loads));
+    CHECK(page.find("</style>") == page.find("</style>\n</head>"));
+    CHECK(data_in(page)["plans"][0]["name"] == evil);
   }
 
   TEST_CASE("the page of a long run stays small") {
@@ -164,7 +190,7 @@ TEST_SUITE("librun/report/html") {
     longer.step_losses.assign(1000000, 0.5);
     longer.epochs.assign(10000, longer.epochs[0]);
     for (int i = 0; i < 100000; ++i) longer.history.add(Seconds(6), std::vector<StepFigures>(2));
-    const std::string page = report_html(longer);
+    const std::string page = page_of(longer);
     CHECK(page.size() < 200000);
     CHECK(has(page, "the last 100 of 10000"));
   }
@@ -182,6 +208,21 @@ TEST_SUITE("librun/report/chart") {
     for (const char* tick : {">0</text>", ">5</text>", ">10</text>", ">15</text>"}) CHECK(has(svg, tick));
     CHECK_FALSE(has(svg, ">20</text>"));
     CHECK(pp::test::xml_error(svg).empty());
+  }
+
+  TEST_CASE("a chart that ends below its highest points says so, and draws them at its edge") {
+    // The axis goes to 15 ms instead of 200: the first point stands at its top, where 15 ms would stand.
+    const std::string svg = chart_html({.title = "Step time",
+                                        .x_title = "step",
+                                        .unit = ChartUnit::seconds,
+                                        .from_zero = true,
+                                        .curves = {{"measured", {{1, 0.2}, {2, 0.01}, {3, 0.01}}}},
+                                        .most = 0.015,
+                                        .note = "the first goes up to 200 ms"});
+    CHECK(has(svg, "Step time, ms (the first goes up to 200 ms)</figcaption>"));
+    CHECK(has(svg, ">15</text>"));
+    CHECK_FALSE(has(svg, ">200</text>"));
+    CHECK(has(svg, "class=\"curve c0\""));
   }
 
   TEST_CASE(

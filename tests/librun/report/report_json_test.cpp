@@ -58,7 +58,8 @@ RunReport full_report() {
   report.last_steps = {1,
                        2,
                        {{{WorkerId{0}, op, Seconds(0), Seconds(0.1)}, Bytes(7), Bytes(6)}},
-                       {{WorkerId{0}, WorkerId{1}, op, Bytes(64), Seconds(0.1), Seconds(0.2)}}};
+                       {{WorkerId{0}, WorkerId{1}, op, Bytes(64), Seconds(0.1), Seconds(0.2)}},
+                       {8, 3}};
   report.comparisons = {{"step_s", 0.2, 0.25, 1.25}};
   report.replicas = ReplicasReport{1.5, 4, 2, Bytes(4096), Bytes(8192)};
   report.frames = FramesReport{Seconds(0.25), Seconds(1), 3};
