@@ -39,10 +39,6 @@ Json parts_of(const MemoryPeak& peak) {
   return json;
 }
 
-const Device& device_of(const Plan& plan, WorkerId worker) {
-  return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
-}
-
 /// What the workers of the stage were promised.
 void add_promise(const Plan& plan, const Stage& stage, Json& json) {
   if (plan.predicted.workers.size() != plan.workers.size()) return;
