@@ -104,6 +104,27 @@ TEST_SUITE("apps/calibrate") {
     CHECK(folder.run({"show", "calibrated.json"}).out.find("calibrated by 1 report") != std::string::npos);
   }
 
+  TEST_CASE("a device on which everything took four times as long has a quarter of its speed, and gets less") {
+    const Folder folder;
+    Json report = folder.write_report("report.json", 1);
+    for (Json& row : report["op_times"])
+      if (row["stage"] == 0) row["median_s"] = 4 * row["median_s"].get<double>();
+    pp::write_file(folder.path() / "report.json", pp::dump_json(report));
+    const Outcome made = folder.make({"--calibrate", "report.json", "-o", "calibrated.json"});
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    const pp::plan::Plan plan = folder.plan("calibrated.json");
+    CHECK(plan.devices[0].speed == doctest::Approx(0.25));
+    CHECK(made.out.find(
+              "\ncalibrated by 1 report: times of the profile by factors of 1.00 to 1.00; speed of device "
+              "0: 0.25\n") != std::string::npos);
+    // One layer of 4 x 6 ms a micro-batch and five of 6 ms.
+    for (const pp::plan::Stage& stage : plan.stages) {
+      const bool slow = device_of(plan, stage.workers.front()).speed < 1;
+      CHECK(stage.layers.size() == (slow ? 1 : 5));
+    }
+  }
+
   TEST_CASE("of two reports the mean counts, and what does not belong to the profile is refused by name") {
     const Folder folder;
     folder.write_report("two.json", 2);
