@@ -39,10 +39,6 @@ Json parts_of(const MemoryPeak& peak) {
   return json;
 }
 
-const Device& device_of(const Plan& plan, WorkerId worker) {
-  return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);
-}
-
 /// What the workers of the stage were promised.
 void add_promise(const Plan& plan, const Stage& stage, Json& json) {
   if (plan.predicted.workers.size() != plan.workers.size()) return;
@@ -129,7 +125,7 @@ Json links_of(const Plan& plan, const std::vector<int>& nodes) {
 
 Json alternatives_of(const Plan& plan) {
   Json list = Json::array();
-  for (const Alternative& other : plan.alternatives)
+  for (const Alternative& other : plan.alternatives) {
     list.push_back({{"schedule", other.schedule},
                     {"stages", other.stages},
                     {"replicas", other.replicas},
@@ -138,6 +134,7 @@ Json alternatives_of(const Plan& plan) {
                     {"peak", other.peak.value},
                     {"recompute", other.recompute},
                     {"why_not", other.why_not}});
+  }
   return list;
 }
 
