@@ -146,12 +146,12 @@ TEST_SUITE("librun/report/html") {
     kept.slow_devices = {{WorkerId{1}, 41, std::nullopt, 2.5}};
     kept.lost_attempts = {{"signal 9 (Killed)", 0, 9, 8, Seconds(2.5), "1f1b <of two>", "a, b", Seconds(0.5)}};
     kept.resumed = ResumedFrom{"ck/step-8", 8};
-    const std::string page = report_html(kept);
-    CHECK(page_error(page).empty());
+    const std::string page = page_of(kept);
+    CHECK(sections_error(page).empty());
     CHECK(has(page, "(worker 1) takes 2.5 times as long as promised since step 41"));
-    CHECK(has(page, "Starts</h2>"));
+    CHECK(has(page, "data-title=\"Starts\""));
     CHECK(has(page, "1f1b &lt;of two&gt;"));
-    CHECK_FALSE(has(report_html(report()), "Starts</h2>"));
+    CHECK_FALSE(has(page_of(report()), "Starts"));
   }
 
   TEST_CASE("an interrupted run without a step still has its page") {
