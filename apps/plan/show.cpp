@@ -43,7 +43,7 @@ int updates_to_show(const plan::Plan& plan) {
 std::vector<Shown> load_plans(const Options& options) {
   std::vector<Shown> plans;
   for (const std::string& path : options.plans) {
-    Shown& shown = plans.emplace_back(cli::input_name(path), cli::load(path, plan::parse_plan));
+    Shown& shown = plans.emplace_back(Shown{cli::input_name(path), cli::load(path, plan::parse_plan)});
     with_context(shown.name, [&] { plan::check_plan(shown.plan); });
   }
   return plans;
@@ -88,14 +88,16 @@ void print(const Options& options, const Shown& shown, const Simulated* simulate
 
 void show(const Options& options, const cli::Shell& shell) {
   const bool several = options.plans.size() > 1;
-  if (several && shell.json)
+  if (several && shell.json) {
     throw Error(ErrorKind::usage, "--json prints one plan, but " + std::to_string(options.plans.size()) +
                                       " are given; call pp-plan show for each");
+  }
   const std::vector<Shown> plans = load_plans(options);
   PictureFiles files(options.pictures);
-  if (several && files.has_trace())
+  if (several && files.has_trace()) {
     throw Error(ErrorKind::usage, "--trace draws one plan, but " + std::to_string(options.plans.size()) +
                                       " are given; use --svg or --html, or call pp-plan show for each");
+  }
   cli::Output html(options.html);
   std::vector<Simulated> simulated;
   if (options.timeline || files.wanted() || html.wanted()) simulated = simulate_plans(plans);
@@ -126,9 +128,9 @@ void add_show(const cli::Command& app, cli::Shell& shell) {
                   "write one page for a browser to explore, self-contained; - for stdout")
       .type_name("FILE")
       .group("Pictures");
-  static constexpr std::array<std::string_view, 4> kExamples{
-      "pp-plan show plan.json --programs", "pp-plan show plan.json --timeline",
-      "pp-plan show plan.json --svg step.svg", "pp-plan show plan.json other.json --html plans.html"};
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-plan show plan.json --programs --timeline", "pp-plan show plan.json --svg step.svg",
+      "pp-plan show plan.json other.json --html plans.html"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { show(*options, shell); });
 }

@@ -51,6 +51,7 @@ std::string BoxLabels::numbers(std::size_t group, const OpEvent& event) const {
   const auto position = std::ranges::lower_bound(first, event.start, {}, &OpEvent::start);
   const auto place = std::find(position, first.end(), &event) - first.begin();
   std::vector<int> found;
+  found.reserve(workers.size());
   for (const std::size_t worker : workers) found.push_back(rows_[worker].ops[at(place)]->op.micro_batch);
   std::ranges::sort(found);
   if (found.size() == 1) return std::to_string(found.front());
@@ -62,7 +63,7 @@ std::string BoxLabels::text(Form form, std::size_t group, const TimelineBox& box
   const OpEvent& event = *box.op;
   const std::string kind(name_of(event.op.kind));
   if (!has_micro_batch(event.op.kind)) return names_stage(form) ? to_text(event.op) : kind;
-  const std::string number = numbers(group, event);
+  std::string number = numbers(group, event);
   const std::string stage = std::to_string(pp::number(event.op.stage));
   switch (form) {
     case Form::stage_and_number:

@@ -21,9 +21,10 @@ std::string workers_text(const std::vector<std::size_t>& workers) {
   if (workers.size() == 1) return "worker " + std::to_string(workers.front());
   if (workers.size() > 2 && workers.back() - workers.front() + 1 == workers.size())
     return "workers " + std::to_string(workers.front()) + " to " + std::to_string(workers.back());
-  if (workers.size() > 4)
+  if (workers.size() > 4) {
     return "workers " + std::to_string(workers[0]) + ", " + std::to_string(workers[1]) + " .. " +
            std::to_string(workers.back());
+  }
   std::string text = "workers ";
   for (const std::size_t worker : workers)
     text.append(worker == workers.front() ? "" : ", ").append(std::to_string(worker));

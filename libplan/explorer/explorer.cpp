@@ -73,9 +73,10 @@ Json explorer_data(std::span<const ExplorerPlan> plans, std::span<const Explorer
 std::string explorer_page(std::string_view title, const Json& data, std::span<const ExplorerSection> sections,
                           std::string_view style) {
   std::string markup;
-  for (const ExplorerSection& section : sections)
+  for (const ExplorerSection& section : sections) {
     markup += "<section class=\"view\" data-title=\"" + xml_escaped(section.title) + "\" hidden=\"\">" +
               section.markup + "</section>\n";
+  }
   std::string page(kExplorerTemplate);
   put(page, "@DATA@", in_script(data));  // from the end, so that no text is searched for the marks behind it
   put(page, "@SECTIONS@", markup);

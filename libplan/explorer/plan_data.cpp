@@ -125,7 +125,7 @@ Json links_of(const Plan& plan, const std::vector<int>& nodes) {
 
 Json alternatives_of(const Plan& plan) {
   Json list = Json::array();
-  for (const Alternative& other : plan.alternatives)
+  for (const Alternative& other : plan.alternatives) {
     list.push_back({{"schedule", other.schedule},
                     {"stages", other.stages},
                     {"replicas", other.replicas},
@@ -134,6 +134,7 @@ Json alternatives_of(const Plan& plan) {
                     {"peak", other.peak.value},
                     {"recompute", other.recompute},
                     {"why_not", other.why_not}});
+  }
   return list;
 }
 

@@ -132,10 +132,10 @@ class Encoder {
   static std::size_t entries(const TimelineRow& row, Seconds shortest) {
     if (shortest.count() <= 0) return row.ops.size();
     std::size_t count = 0;
-    for (const TimelineBox& box : timeline_boxes(row, shortest))
-      count += box.count == 1 ? 1 : static_cast<std::size_t>(std::ranges::count_if(box.busy, [](Seconds busy) {
-        return busy.count() > 0;
-      }));
+    for (const TimelineBox& box : timeline_boxes(row, shortest)) {
+      const auto kinds = std::ranges::count_if(box.busy, [](Seconds busy) { return busy.count() > 0; });
+      count += box.count == 1 ? 1 : static_cast<std::size_t>(kinds);
+    }
     return count;
   }
 

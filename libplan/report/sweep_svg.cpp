@@ -54,13 +54,16 @@ std::string percent_text(double share) { return svg_number(std::round(1000 * sha
 /// `text` in lines of so many pixels, broken between words.
 std::vector<std::string> lines_of(const std::string& text, double pixels) {
   std::vector<std::string> lines;
-  std::string line;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
-    if (!line.empty() && text_width(line + ' ' + word) > pixels) lines.push_back(std::exchange(line, ""));
-    line += (line.empty() ? "" : " ") + word;
+    std::string longer = lines.empty() ? word : lines.back();
+    if (!lines.empty()) longer.append(1, ' ').append(word);
+    if (lines.empty() || text_width(longer) > pixels) {
+      lines.push_back(word);
+    } else {
+      lines.back() = std::move(longer);
+    }
   }
-  if (!line.empty()) lines.push_back(line);
   return lines;
 }
 
@@ -157,11 +160,12 @@ class SweepChart {
       items.push_back({"l " + color_css(s), sweep_.schedules[s], Swatch::line});
     for (std::size_t d = 0; d < sweep_.devices.size(); ++d)
       items.push_back({"devices " + dash_css(d), counted(sweep_.devices[d], "device"), Swatch::line});
-    if (fastest_ != nullptr)
+    if (fastest_ != nullptr) {
       items.push_back(
           {"best",
            "fastest (of all: " + describe(*fastest_) + ", " + pp::to_text(fastest_->figures()->step) + ")",
            Swatch::ring});
+    }
     return items;
   }
 

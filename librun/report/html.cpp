@@ -66,11 +66,12 @@ std::vector<plan::ExplorerTile> tiles_of(const RunReport& report) {
        predicted(promised_peak > Bytes(0), pp::to_text(promised_peak))}};
   if (report.epochs.empty()) return tiles;
   const EpochReport& last = report.epochs.back();
-  if (last.test_accuracy)
+  if (last.test_accuracy) {
     tiles.push_back(
         {"test accuracy", share_text(*last.test_accuracy), "after " + counted(last.epoch + 1, "epoch")});
-  else
+  } else {
     tiles.push_back({"training loss", number_text(last.train_loss), "in epoch " + std::to_string(last.epoch)});
+  }
   return tiles;
 }
 

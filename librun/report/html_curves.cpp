@@ -67,9 +67,10 @@ std::string loss_chart(Reports reports) {
     const RunReport& report = *reports[r].report;
     chart.curves.push_back(step_losses(report, name_in(reports, r, "of a step"), color_of(reports, r, 5)));
     if (reports.size() > 1) continue;
-    if (report.epochs.size() > 1)
+    if (report.epochs.size() > 1) {
       chart.curves.push_back(of_epochs("training, of an epoch", 0, report.epochs,
                                        [](const EpochReport& epoch) { return finite(epoch.train_loss); }));
+    }
     Curve test = of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_loss; });
     if (!test.points.empty()) chart.curves.push_back(std::move(test));
   }
@@ -79,10 +80,11 @@ std::string loss_chart(Reports reports) {
 std::string accuracy_chart(Reports reports) {
   Chart chart = chart_of(reports, "Accuracy on the test set");
   chart.unit = ChartUnit::share;
-  for (std::size_t r = 0; r < reports.size(); ++r)
+  for (std::size_t r = 0; r < reports.size(); ++r) {
     chart.curves.push_back(of_epochs(name_in(reports, r, "test"), color_of(reports, r, 1),
                                      reports[r].report->epochs,
                                      [](const EpochReport& epoch) { return epoch.test_accuracy; }));
+  }
   return chart_html(chart);
 }
 
@@ -120,9 +122,10 @@ std::string time_chart(Reports reports) {
     for (std::size_t i = 0; i < report.history.time.size(); ++i)
       times.points.emplace_back(last_step(report, i), report.history.time[i].count());
     chart.curves.push_back(std::move(times));
-    if (const double promise = report.plan.predicted.step.count(); promise > 0)
+    if (const double promise = report.plan.predicted.step.count(); promise > 0) {
       chart.levels.push_back(
           {name_in(reports, r, "predicted"), promise, "c" + std::to_string(color) + " dashed"});
+    }
   }
   leave_out_the_first(chart);
   return chart_html(chart);

@@ -52,9 +52,10 @@ std::vector<PageTimeline> page_timelines(const RunReport& report) {
   const LastSteps& last = report.last_steps;
   if (last.steps == 0 || last.ops.empty()) return {};
   std::vector<PageTimeline> timelines;
-  if (report.plan.predicted.stages.size() == report.plan.stages.size())
+  if (report.plan.predicted.stages.size() == report.plan.stages.size()) {
     timelines.push_back({"predicted", predicted_timeline(report.plan, last.steps), report.plan.predicted.step,
                          report.plan.predicted.bubble_fraction});
+  }
   timelines.push_back({"measured, " + steps_text(last) + partial_text(report),
                        measured_timeline(last, always_held(report)), report.step, report.bubble_fraction});
   for (PageTimeline& timeline : timelines) {  // nothing is said of what comes later
