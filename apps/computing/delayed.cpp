@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include "apps/computing/libtorch_place.h"
+#include "libprofile/core/error.h"
 #include "libprofile/device/build.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/module.h"
@@ -14,9 +16,20 @@ namespace {
 
 bool loaded = false;
 
+/// The LibTorch that is named, else where the module was told to look, else what is found.
+void* entry() {
+  const auto symbol = [] { return profile::module_symbol("pp-computing.so", "pp_computing"); };
+  load_named_libtorch();
+  try {
+    return symbol();
+  } catch (const Error&) {
+    if (!load_found_libtorch()) throw;
+    return symbol();
+  }
+}
+
 const Computing& load() {
-  const auto enter = reinterpret_cast<decltype(&pp_computing)>(
-      profile::module_symbol("pp-computing.so", "pp_computing", profile::LibTorchPart::cpu));
+  const auto enter = reinterpret_cast<decltype(&pp_computing)>(entry());
   const Computing& module = *enter();
   module.prepare_process();
   loaded = true;

@@ -1,43 +1,54 @@
 #include "libprofile/device/module.h"
 
 #include <dlfcn.h>
-
-#include <filesystem>
+#include <link.h>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/libtorch_place.h"
 
 namespace pp::profile {
 namespace {
 
-struct Opened {
-  void* module = nullptr;
-  std::string problem{};
-};
+namespace fs = std::filesystem;
 
-Opened open(const std::string& path) {
-  if (void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return {module};
-  return {nullptr, dlerror()};
+[[noreturn]] void fail(const fs::path& path) {
+  throw Error(ErrorKind::device, path.string() + " cannot be loaded: " + dlerror() + "; " + libtorch_remedy());
 }
 
-/// `libc10.so: cannot open shared object file: ..`: it is not where the module was told to look.
-bool lacks_libtorch(const std::string& problem) {
-  return problem.starts_with("libc10") || problem.starts_with("libtorch");
+/// The folder of the loaded LibTorch; empty: none is.
+fs::path libtorch_folder() {
+  void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  link_map* map = nullptr;
+  if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return {};
+  return fs::path(map->l_name).parent_path();
+}
+
+/// A module that was built elsewhere does not know where that is.
+void load_cuda_libraries() {
+  const fs::path path = libtorch_folder() / "libtorch_cuda.so";
+  std::error_code none;
+  if (path.has_parent_path() && fs::exists(path, none)) load_library(path);
 }
 
 }  // namespace
 
-void* module_symbol(const std::string& file, const char* symbol, LibTorchPart part) {
-  const auto program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string path = program.parent_path().parent_path() / "lib/pp" / file;
-  load_named_libtorch(part);
-  Opened opened = open(path);
-  if (lacks_libtorch(opened.problem) && load_found_libtorch(part)) opened = open(path);
-  if (opened.module != nullptr) {
-    if (void* const found = dlsym(opened.module, symbol)) return found;
-    opened.problem = dlerror();
-  }
-  throw Error(ErrorKind::device, path + " cannot be loaded: " + opened.problem + "; " + libtorch_remedy());
+void* module_symbol(const std::string& file, const char* symbol) {
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path path = program.parent_path().parent_path() / "lib/pp" / file;
+  if (file != "pp-computing.so") load_cuda_libraries();
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const found = module != nullptr ? dlsym(module, symbol) : nullptr;
+  if (found == nullptr) fail(path);
+  return found;
+}
+
+void load_library(const fs::path& path) {
+  if (dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) == nullptr) fail(path);
+}
+
+std::string libtorch_remedy() {
+  return "install LibTorch 2.11 by scripts/setup or by pip install torch==2.11.0, or set PP_LIBTORCH to the "
+         "torch "
+         "folder of an installed wheel";
 }
 
 }  // namespace pp::profile

@@ -2,15 +2,20 @@
 // beside that of the running program. Torch-free.
 #pragma once
 
+#include <filesystem>
 #include <string>
-
-#include "libprofile/device/libtorch_place.h"
 
 namespace pp::profile {
 
-/// Where `symbol` is in lib/pp/`file`, which stays loaded from the first call on. LibTorch is that of
-/// PP_LIBTORCH, else where the module was told to look, else what is found (libtorch_place.h). Throws pp::Error
-/// (device) with what the system says and what to do.
-void* module_symbol(const std::string& file, const char* symbol, LibTorchPart part);
+/// Where `symbol` is in lib/pp/`file`, which stays loaded from the first call on. CUDA's half of LibTorch is
+/// taken from the folder of the half that is loaded already. Throws pp::Error (device) with what the system
+/// says and what to do.
+void* module_symbol(const std::string& file, const char* symbol);
+
+/// The library stays loaded: modules that ask for one of its name get it. Throws as module_symbol().
+void load_library(const std::filesystem::path& path);
+
+/// What a message says to do about a LibTorch that is missing.
+std::string libtorch_remedy();
 
 }  // namespace pp::profile

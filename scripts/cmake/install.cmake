@@ -7,7 +7,7 @@ include_guard()
 include(GNUInstallDirs)
 
 # Beside the modules (a folder or a link lib/pp/torch) or in a Python environment whose folder the tree is in. Elsewhere it is
-# looked for when a tool starts to compute (libprofile/device/libtorch_place.h).
+# looked for when a tool starts to compute (apps/computing/libtorch_place.h).
 set(PP_INSTALL_RPATH "$ORIGIN" "$ORIGIN/torch/lib" CACHE STRING "Where installed modules look for libraries, relative to themselves")
 
 install(TARGETS pp-plan RUNTIME DESTINATION bin)

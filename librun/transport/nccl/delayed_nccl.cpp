@@ -7,8 +7,8 @@ namespace pp::run {
 namespace {
 
 const NcclModule& nccl() {
-  static const auto enter = reinterpret_cast<decltype(&pp_nccl_module)>(
-      profile::module_symbol("pp-nccl.so", "pp_nccl_module", profile::LibTorchPart::cuda));
+  static const auto enter =
+      reinterpret_cast<decltype(&pp_nccl_module)>(profile::module_symbol("pp-nccl.so", "pp_nccl_module"));
   return *enter(profile::keep_for_stream);
 }
 

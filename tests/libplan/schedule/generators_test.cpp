@@ -121,9 +121,9 @@ TEST_SUITE("libplan/schedule/generators") {
           "schedule pipedream: stage 1 has a window of 0 micro-batches; give at least 1");
     CHECK(refusal({"pipedream", {1, 1}, 4, WindowRule::win, {}}) ==
           "schedule pipedream: updates after every micro-batch and needs micro_batches = 1, found 4");
-    CHECK(error_of([] {
-            require_schedule("pipe");
-          }).starts_with("schedule: unknown name \"pipe\"; use one of naive, data-parallel, gpipe, "));
+    CHECK(error_of([] { require_schedule("pipe"); })
+              .starts_with("schedule: unknown name \"pipe\"; did you mean gpipe? Use one of naive, "
+                           "data-parallel, gpipe, "));
   }
 
   TEST_CASE("the registry says what a schedule is") {

@@ -1,17 +1,15 @@
-#include "libprofile/device/libtorch_place.h"
-
-#include <dlfcn.h>
+#include "apps/computing/libtorch_place.h"
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/device/module.h"
 
-namespace pp::profile {
+namespace pp {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,15 +25,8 @@ bool has_libtorch(const fs::path& torch) {
 }
 
 /// Modules ask for libraries by name and get those that are loaded already.
-void load(const fs::path& torch, LibTorchPart part) {
-  std::vector<std::string> libraries{"libc10.so", "libtorch_cpu.so"};
-  if (part == LibTorchPart::cuda) libraries.emplace_back("libtorch_cuda.so");
-  for (const std::string& library : libraries) {
-    const fs::path path = torch / "lib" / library;
-    if (dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) == nullptr)
-      throw Error(ErrorKind::device,
-                  path.string() + " cannot be loaded: " + dlerror() + "; " + libtorch_remedy());
-  }
+void load(const fs::path& torch) {
+  for (const char* library : {"libc10.so", "libtorch_cpu.so"}) profile::load_library(torch / "lib" / library);
 }
 
 fs::path cached() {
@@ -70,29 +61,23 @@ fs::path of_python() {
 
 }  // namespace
 
-void load_named_libtorch(LibTorchPart part) {
+void load_named_libtorch() {
   const std::string named = environment("PP_LIBTORCH");
   if (named.empty()) return;
   if (!has_libtorch(named))
     throw Error(ErrorKind::device,
-                "PP_LIBTORCH: " + named + " has no lib/libtorch_cpu.so; " + libtorch_remedy());
-  load(named, part);
+                "PP_LIBTORCH: " + named + " has no lib/libtorch_cpu.so; " + profile::libtorch_remedy());
+  load(named);
 }
 
-bool load_found_libtorch(LibTorchPart part) {
+bool load_found_libtorch() {
   for (const auto& place : {cached, of_python}) {
     const fs::path torch = place();
     if (torch.empty() || !has_libtorch(torch)) continue;
-    load(torch, part);
+    load(torch);
     return true;
   }
   return false;
 }
 
-std::string libtorch_remedy() {
-  return "install LibTorch 2.11 by scripts/setup or by pip install torch==2.11.0, or set PP_LIBTORCH to the "
-         "torch "
-         "folder of an installed wheel";
-}
-
-}  // namespace pp::profile
+}  // namespace pp
