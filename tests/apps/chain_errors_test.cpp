@@ -59,7 +59,7 @@ TEST_SUITE("apps/chain_errors") {
           "pp-run: error: unknown option --stpes; did you mean --steps? See pp-run train --help\n");
     CHECK(error("pp-run", {"chekc", "plan.json"}) ==
           "pp-run: error: unknown command chekc; did you mean check? The commands are train, infer, check, "
-          "launch, devices, report\n");
+          "launch, devices, report, completion, manual\n");
     CHECK(error("pp-profile", {"lniks"})
               .starts_with("pp-profile: error: unknown command lniks; did you mean links?"));
     CHECK(error("pp-profile", {"lenet5", "--devcie", "cpu:0"}) ==
