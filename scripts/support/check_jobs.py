@@ -22,7 +22,7 @@ def helps(bin_folder: str) -> dict[tuple[str, str], str]:
         def ask(*words: str) -> str:
             return subprocess.run([f"{bin_folder}/{tool}", *words, "--help"], capture_output=True, text=True, check=True).stdout
         found[tool, ""] = ask()
-        for name in re.findall(r"^  ([a-z]+) {2,}", found[tool, ""].split("Subcommands:")[-1], re.M):
+        for name in re.findall(r"^  ([a-z]+) {2,}", found[tool, ""].split("Subcommands:")[-1].split("\n\n")[0], re.M):
             found[tool, name] = ask(name)
     return found
 
