@@ -151,10 +151,10 @@ namespace {
 /// Of the steps that are written down.
 std::vector<int> samples_of(const LastSteps& last, std::span<const StepRecord> steps) {
   std::vector<int> samples;
-  const auto end = static_cast<std::size_t>(last.first_step - 1 + last.steps);
-  if (last.steps == 0 || end > steps.size()) return samples;
+  const std::int64_t begin = last.first_step - 1;  // -1: nothing is known
+  if (begin < 0 || begin + last.steps > std::ssize(steps)) return samples;
   for (const StepRecord& step :
-       steps.subspan(end - static_cast<std::size_t>(last.steps), static_cast<std::size_t>(last.steps)))
+       steps.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(last.steps)))
     samples.push_back(step.samples);
   return samples;
 }

@@ -69,6 +69,7 @@ TEST_SUITE("librun/report/build") {
     report.plan.predicted.micro_batch_scale = {1, 1.5, 0.5};
     report.steps = 6;
     add_measurements(report, units, records);
+    CHECK(report.last_steps.samples.empty());  // no operation was written down
     CHECK(report.steps == 6);
     CHECK(report.step.count() == doctest::Approx(2));
     CHECK(report.samples_per_s == doctest::Approx(4));
