@@ -11,6 +11,7 @@ void book_freed(std::uintptr_t address) { detail::foreign_blocks().freed(address
 
 const CudaModule& load() {
   static constexpr BlockBooks kBooks{.made = book_made, .freed = book_freed};
+  load_cuda_libraries();
   const auto enter = reinterpret_cast<decltype(&pp_cuda_module)>(module_symbol("pp-cuda.so", "pp_cuda_module"));
   return *enter(&kBooks);
 }

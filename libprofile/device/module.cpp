@@ -22,19 +22,11 @@ fs::path libtorch_folder() {
   return fs::path(map->l_name).parent_path();
 }
 
-/// A module that was built elsewhere does not know where that is.
-void load_cuda_libraries() {
-  const fs::path path = libtorch_folder() / "libtorch_cuda.so";
-  std::error_code none;
-  if (path.has_parent_path() && fs::exists(path, none)) load_library(path);
-}
-
 }  // namespace
 
 void* module_symbol(const std::string& file, const char* symbol) {
   const fs::path program = fs::read_symlink("/proc/self/exe");
   const fs::path path = program.parent_path().parent_path() / "lib/pp" / file;
-  if (file != "pp-computing.so") load_cuda_libraries();
   void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const found = module != nullptr ? dlsym(module, symbol) : nullptr;
   if (found == nullptr) fail(path);
@@ -45,10 +37,15 @@ void load_library(const fs::path& path) {
   if (dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) == nullptr) fail(path);
 }
 
+void load_cuda_libraries() {
+  const fs::path path = libtorch_folder() / "libtorch_cuda.so";
+  std::error_code none;
+  if (path.has_parent_path() && fs::exists(path, none)) load_library(path);
+}
+
 std::string libtorch_remedy() {
   return "install LibTorch 2.11 by scripts/setup or by pip install torch==2.11.0, or set PP_LIBTORCH to the "
-         "torch "
-         "folder of an installed wheel";
+         "torch folder of an installed wheel";
 }
 
 }  // namespace pp::profile

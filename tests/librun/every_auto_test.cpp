@@ -12,6 +12,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -21,11 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 run::RunOptions options_for(std::int64_t steps) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = steps;
-  options.learning_rate = 0.05;
+  run::RunOptions options = test::synthetic_options(steps);
   options.weight_decay = 0.01;
   return options;
 }

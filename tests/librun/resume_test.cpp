@@ -13,6 +13,7 @@
 #include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -23,11 +24,7 @@ namespace {
 
 // Three steps of 8 in each epoch of 24 samples.
 run::RunOptions options_for(std::int64_t steps) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = steps;
-  options.learning_rate = 0.05;
+  run::RunOptions options = test::synthetic_options(steps);
   options.weight_decay = 0.01;
   return options;
 }
