@@ -16,8 +16,8 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
+#include "apps/run/keep_going/launch_keep_going.h"
 #include "apps/run/launch_command.h"
-#include "apps/run/launch_keep_going.h"
 #include "apps/run/run_options.h"
 #include "librun/transport/backends.h"
 

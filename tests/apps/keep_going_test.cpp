@@ -1,5 +1,5 @@
 // pp-run --keep-going: trainings whose process is lost, again and again.
-#include "apps/run/keep_going.h"
+#include "apps/run/keep_going/keep_going.h"
 
 #include <csignal>
 #include <filesystem>

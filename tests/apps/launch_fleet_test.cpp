@@ -1,7 +1,7 @@
 // What pp-run launch --keep-going decides: hosts that are there, devices that are left, the next plan.
-#include "apps/run/fleet.h"
-#include "apps/run/launch_keep_going.h"
-#include "apps/run/next_plan.h"
+#include "apps/run/keep_going/fleet.h"
+#include "apps/run/keep_going/launch_keep_going.h"
+#include "apps/run/keep_going/next_plan.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // --rebalance: when measured speeds are worth a new plan, and a training that goes on with it.
-#include "apps/run/rebalance.h"
+#include "apps/run/keep_going/rebalance.h"
 
 #include <csignal>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "apps/run/host_probe.h"
+#include "apps/run/keep_going/host_probe.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

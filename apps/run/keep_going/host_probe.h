@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/run/child_process.h"
+#include "apps/run/keep_going/child_process.h"
 #include "apps/run/launch_command.h"
 
 namespace pp::run_tool {

@@ -1,4 +1,4 @@
-#include "apps/run/launch_state.h"
+#include "apps/run/keep_going/launch_state.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "apps/run/next_plan.h"
+#include "apps/run/keep_going/next_plan.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "apps/run/fleet.h"
+#include "apps/run/keep_going/fleet.h"
 #include "apps/run/launch_command.h"
 #include "libplan/answer/plan_again.h"
 #include "libplan/price/predict.h"

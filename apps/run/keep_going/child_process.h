@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/keep_going.h"
+#include "apps/run/keep_going/keep_going.h"
 
 namespace pp::run_tool {
 

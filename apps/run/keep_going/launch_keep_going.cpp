@@ -1,4 +1,4 @@
-#include "apps/run/launch_keep_going.h"
+#include "apps/run/keep_going/launch_keep_going.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +11,12 @@
 
 #include "apps/cli/interrupt.h"
 #include "apps/cli/log.h"
-#include "apps/run/child_process.h"
-#include "apps/run/fleet.h"
-#include "apps/run/host_probe.h"
-#include "apps/run/keep_going.h"
-#include "apps/run/launch_state.h"
-#include "apps/run/rebalance.h"
+#include "apps/run/keep_going/child_process.h"
+#include "apps/run/keep_going/fleet.h"
+#include "apps/run/keep_going/host_probe.h"
+#include "apps/run/keep_going/keep_going.h"
+#include "apps/run/keep_going/launch_state.h"
+#include "apps/run/keep_going/rebalance.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"

@@ -1,4 +1,4 @@
-#include "apps/run/fleet.h"
+#include "apps/run/keep_going/fleet.h"
 
 #include <algorithm>
 #include <ranges>

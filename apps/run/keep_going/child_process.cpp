@@ -1,4 +1,4 @@
-#include "apps/run/child_process.h"
+#include "apps/run/keep_going/child_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

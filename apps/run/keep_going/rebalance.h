@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/launch_state.h"
-#include "apps/run/next_plan.h"
+#include "apps/run/keep_going/launch_state.h"
+#include "apps/run/keep_going/next_plan.h"
 
 namespace pp::run_tool {
 

@@ -1,4 +1,4 @@
-#include "apps/run/rebalance.h"
+#include "apps/run/keep_going/rebalance.h"
 
 #include <algorithm>
 #include <array>

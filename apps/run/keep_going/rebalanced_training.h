@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "apps/run/keep_going.h"
-#include "apps/run/launch_state.h"
-#include "apps/run/rebalance.h"
+#include "apps/run/keep_going/keep_going.h"
+#include "apps/run/keep_going/launch_state.h"
+#include "apps/run/keep_going/rebalance.h"
 
 namespace pp::run_tool {
 

@@ -1,4 +1,4 @@
-#include "apps/run/keep_going.h"
+#include "apps/run/keep_going/keep_going.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/run/host_probe.h"
 #include "apps/run/hosts.h"
+#include "apps/run/keep_going/host_probe.h"
 #include "libplan/plan.h"
 
 namespace pp::run_tool {

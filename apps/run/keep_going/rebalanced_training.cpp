@@ -1,4 +1,4 @@
-#include "apps/run/rebalanced_training.h"
+#include "apps/run/keep_going/rebalanced_training.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/run/hosts.h"
+#include "apps/run/keep_going/next_plan.h"
 #include "apps/run/launch_command.h"
-#include "apps/run/next_plan.h"
 
 namespace pp::run_tool {
 
