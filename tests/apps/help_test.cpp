@@ -13,7 +13,8 @@
 namespace {
 
 pp::test::Outcome run(const std::string& tool, const std::vector<std::string>& arguments) {
-  return pp::test::run_program(pp::test::program(tool), arguments, std::filesystem::temp_directory_path());
+  const pp::test::TemporaryFolder folder;
+  return pp::test::run_program(pp::test::program(tool), arguments, folder.path());
 }
 
 /// The lines behind `Examples:` that call the tool.

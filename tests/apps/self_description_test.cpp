@@ -42,7 +42,8 @@ std::set<std::string> offered(const std::string& words) {
 }
 
 std::string out_of(const std::vector<std::string>& arguments) {
-  const Outcome outcome = pp::test::run_program(kPlan, arguments, std::filesystem::temp_directory_path());
+  const pp::test::TemporaryFolder folder;
+  const Outcome outcome = pp::test::run_checked(kPlan, arguments, folder.path());
   CHECK(outcome.code == 0);
   return outcome.out;
 }
@@ -114,7 +115,8 @@ TEST_SUITE("apps/self_description") {
       CHECK(parsed.code == 0);
       CHECK(parsed.err.empty());
     }
-    CHECK(pp::test::run_checked(kPlan, {"completion", "fishy"}, std::filesystem::temp_directory_path()).err ==
+    const pp::test::TemporaryFolder folder;
+    CHECK(pp::test::run_checked(kPlan, {"completion", "fishy"}, folder.path()).err ==
           "pp-plan: error: shell: unknown name \"fishy\"; did you mean fish? Use one of bash, zsh, fish\n");
   }
 

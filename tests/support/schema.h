@@ -18,6 +18,7 @@ std::string schema_error(std::string_view document, const Json& json);
 /// The documents among the files of a folder and of those below.
 class DocumentsOf {
  public:
+  /// Throws std::logic_error for the system's temporary folder, where other processes write too.
   explicit DocumentsOf(std::filesystem::path folder);
   /// What the schemas have against those that were written since: `FILE: why; ` for each, empty: nothing. Of
   /// `.jsonl` files each line is one. What is no JSON, or disappears meanwhile, is passed over.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -38,7 +39,11 @@ std::string text_error(const std::string& text, bool lines) {
 
 }  // namespace
 
-DocumentsOf::DocumentsOf(fs::path folder) : folder_(std::move(folder)), before_(times()) {}
+DocumentsOf::DocumentsOf(fs::path folder) : folder_(std::move(folder)) {
+  if (fs::weakly_canonical(folder_) == fs::weakly_canonical(fs::temp_directory_path()))
+    throw std::logic_error(folder_.string() + ": other processes write there too; use a folder of the test");
+  before_ = times();
+}
 
 DocumentsOf::Times DocumentsOf::times() const {
   Times found;

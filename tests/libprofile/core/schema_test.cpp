@@ -131,6 +131,8 @@ TEST_SUITE("libprofile/core/schema") {
     folder.write("wrong.jsonl", start + "\n" + R"({"step": 1})" + "\n");
     CHECK(documents.invalid().find("wrong.jsonl: ") != std::string::npos);
     CHECK(documents.invalid().find("before") == std::string::npos);
+    // There a document of anybody would count as the test's own.
+    CHECK_THROWS_AS(test::DocumentsOf{std::filesystem::temp_directory_path()}, std::logic_error);
   }
 
   TEST_CASE("a type may be one of several: times under a condition are numbers in older profiles") {
