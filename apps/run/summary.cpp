@@ -82,11 +82,17 @@ std::string replicas_line(const run::RunReport& report) {
          to_text(replicas.fetched_per_step) + "\n";
 }
 
-std::string slow_lines(const run::RunReport& report) {
+std::string lines_of(const std::vector<std::string>& lines) {
   std::string text;
-  for (const run::SlowDevice& slow : report.slow_devices)
-    text += (text.empty() ? "\n" : "") + run::slow_device_line(slow, report.plan) + '\n';
+  for (const std::string& line : lines) text += (text.empty() ? "\n" : "") + line + '\n';
   return text;
+}
+
+std::string slow_lines(const run::RunReport& report) {
+  std::vector<std::string> lines;
+  for (const run::SlowDevice& slow : report.slow_devices)
+    lines.push_back(run::slow_device_line(slow, report.plan));
+  return lines_of(lines);
 }
 
 // Of --keep-going: `2 starts were lost (signal 9 (Killed), exit code 1): 14 steps done again, 8.2 s`.
@@ -164,7 +170,7 @@ std::string summary(const run::RunReport& report) {
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
-  text += swaps_line(report) + graphs_line(report);
+  text += lines_of(run::deviation_lines(report)) + swaps_line(report) + graphs_line(report);
   if (report.frames) {
     text += "\na frame every " + to_text(report.frames->period) + ", its output " +
             to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +

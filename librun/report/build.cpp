@@ -23,16 +23,6 @@ Seconds streamed_period(std::span<const StepRecord> range, Seconds begin) {
   return (latest[2 * third - 1] - latest[third - 1]) / static_cast<double>(third);
 }
 
-// Those that follow another one of their range, behind the warm-up; where there are none, all.
-std::vector<std::size_t> chained(std::span<const StepRecord> steps) {
-  std::vector<std::size_t> found, all;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    all.push_back(i);
-    if (i >= kWarmUpSteps && steps[i].range == steps[i - 1].range) found.push_back(i);
-  }
-  return found.empty() ? all : found;
-}
-
 // Sums of tied weights have a number of their own in place of a stage's.
 void add_replica(OpTime& row, const plan::Plan& plan, WorkerId worker, Seconds median) {
   if (row.kind == plan::OpKind::tied_all_reduce || index(row.stage) >= plan.stages.size()) return;
@@ -124,11 +114,20 @@ double fraction_idle(Seconds busy, double workers, Seconds time) {
   return std::clamp(1 - busy.count() / (workers * time.count()), 0.0, 1.0);
 }
 
+std::vector<std::size_t> steady_steps(std::span<const StepRecord> steps) {
+  std::vector<std::size_t> found, all;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    all.push_back(i);
+    if (i >= kWarmUpSteps && steps[i].range == steps[i - 1].range) found.push_back(i);
+  }
+  return found.empty() ? all : found;
+}
+
 Seconds step_time(std::span<const StepRecord> steps, bool streams) {
   if (steps.empty()) return Seconds(0);
   if (streams) return streamed_step_time(steps);
   std::vector<Seconds> times;
-  for (const std::size_t i : chained(steps))
+  for (const std::size_t i : steady_steps(steps))
     times.push_back(steps[i].end - (i == 0 ? Seconds(0) : steps[i - 1].end));
   return median(std::move(times));
 }
@@ -138,7 +137,7 @@ double step_samples(std::span<const StepRecord> steps, bool streams) {
   if (streams) {
     for (const StepRecord& step : steps) samples.push_back(step.samples);
   } else {
-    for (const std::size_t i : chained(steps)) samples.push_back(steps[i].samples);
+    for (const std::size_t i : steady_steps(steps)) samples.push_back(steps[i].samples);
   }
   if (samples.empty()) return 0;
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
@@ -185,6 +184,7 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
   const auto of_last = [&](const StepRecord& step) { return step.range == steps.back().range; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
   report.last_steps.samples = samples_of(report.last_steps, steps);
+  report.deviation = deviation_of(report, steps, workers);
 }
 
 // Replicas of a stage share a row: their counts are added, the median is the first replica's with the most

@@ -28,6 +28,10 @@ struct StepRecord {
 Seconds step_time(std::span<const StepRecord> steps, bool streams);
 inline constexpr int kWarmUpSteps = 3;
 
+/// Which steps the step's time is the median of: those that follow another one of their range, behind the
+/// warm-up; where there are none, all.
+std::vector<std::size_t> steady_steps(std::span<const StepRecord> steps);
+
 /// 1 - busy/(workers * time), within 0 and 1; 0 for no time.
 double fraction_idle(Seconds busy, double workers, Seconds time);
 

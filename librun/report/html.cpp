@@ -84,9 +84,11 @@ std::string operations(const RunReport& report) {
                     std::to_string(row.count), known ? milliseconds(row.predicted) : "-",
                     milliseconds(row.median), known ? ratio_cell(row.median / row.predicted) : "-"});
   }
+  std::string why;
+  for (const std::string& line : deviation_lines(report)) why += soft(xml_escaped(line));
   return table_html({"stage", "operation", "count", "predicted ms", "measured ms", "measured / predicted"},
                     rows, 2) +
-         soft("times of one operation, measured: the median; bars are full at half and at double");
+         why + soft("times of one operation, measured: the median; bars are full at half and at double");
 }
 
 std::string workers(const RunReport& report) {

@@ -32,6 +32,12 @@ Seconds TimeSample::quantile(double share) const {
   return times[static_cast<std::size_t>(rank)];
 }
 
+double TimeSample::share_above(Seconds limit) const {
+  if (kept_.empty()) return 0;
+  const auto above = std::ranges::count_if(kept_, [&](Seconds time) { return time > limit; });
+  return static_cast<double>(above) / static_cast<double>(kept_.size());
+}
+
 Seconds median(std::vector<Seconds> times) {
   if (times.empty()) return Seconds(0);
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);

@@ -26,6 +26,8 @@ class TimeSample {
   Seconds median() const;
   /// The time that a share of the others do not exceed.
   Seconds quantile(double share) const;
+  /// Which share of them exceeds a limit; 0 without times.
+  double share_above(Seconds limit) const;
 
   /// field(value) for all that it is made of.
   template <class Field>

@@ -12,6 +12,7 @@
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"
 #include "librun/options/settings.h"
+#include "librun/report/deviation.h"
 #include "librun/report/history.h"
 #include "librun/report/last_steps.h"
 #include "librun/report/lost_attempt.h"
@@ -128,6 +129,7 @@ struct RunReport {
   std::optional<ResumedFrom> resumed;
   std::vector<LostAttempt> lost_attempts;  ///< before this one, in order
   std::vector<SlowDevice> slow_devices;    ///< that took longer than promised for a while
+  std::optional<Deviation> deviation;      ///< none: of an older report
   std::optional<CheckpointsReport> checkpoints;
   std::optional<ReplicasReport> replicas;  ///< none: they do not train apart
   std::optional<FramesReport> frames;      ///< none: no stream of frames

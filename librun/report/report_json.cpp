@@ -235,6 +235,7 @@ Json to_json(const RunReport& report) {
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
   if (!report.lost_attempts.empty()) json["lost_attempts"] = write_all(report.lost_attempts);
   if (!report.slow_devices.empty()) json["slow_devices"] = write_all(report.slow_devices);
+  if (report.deviation) json["deviation"] = to_json(*report.deviation);
   if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
   if (report.frames) json["frames"] = write(*report.frames);
   if (report.replicas) json["replicas"] = write(*report.replicas);
@@ -283,6 +284,8 @@ RunReport report_from_json(const Json& json) {
       reader.objects("slow_devices",
                      [&](ObjectReader& row) { report.slow_devices.push_back(read_slow_device(row, workers)); });
     }
+    if (reader.has("deviation"))
+      reader.object("deviation", [&](ObjectReader& member) { report.deviation = read_deviation(member); });
     if (reader.has("frames")) {
       reader.object("frames", [&](ObjectReader& member) {
         report.frames = FramesReport{Seconds(member.number("period_s", kTimes)),

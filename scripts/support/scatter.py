@@ -4,10 +4,11 @@ import math
 import typing
 from xml.sax.saxutils import escape
 
+from charts import COLOURS
+
 SIZE, MARGIN = 520, 60
 NAMES = 210  # for the names beside the plot
 NAME_HEIGHT = 14
-COLOURS = ["#1f5fa8", "#c8501e", "#3a8a3f"]
 
 
 class Point(typing.NamedTuple):
@@ -64,7 +65,7 @@ def scatter_svg(series: dict[str, list[Point]], x_title: str, y_title: str, titl
     for number, (name, points) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         if len(series) > 1:
-            parts.append(f'<text x="{near + 10 + 130 * number}" y="{near - 12}" fill="{colour}">&#9679; {escape(name)}</text>')
+            parts.append(f'<text x="{near + 10}" y="{near + 20 + 17 * number}" fill="{colour}">&#9679; {escape(name)}</text>')
         parts += [f'<circle cx="{x(point.x)}" cy="{y(point.y)}" r="3.5" fill="{colour}" fill-opacity="0.7">'
                   f"<title>{escape(point.label)}</title></circle>" for point in points]
     if named:

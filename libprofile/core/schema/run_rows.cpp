@@ -16,7 +16,8 @@ constexpr std::array kRows{
         "[epoch], workers [run_worker], op_times [op_time], comparisons [comparison], step_losses "
         "[signed|null], history step_history, last_steps last_steps, resumed_from? resumed_from, "
         "lost_attempts? "
-        "[lost_attempt], slow_devices? [slow_device], checkpoints? written_checkpoints, frames? frames, "
+        "[lost_attempt], slow_devices? [slow_device], deviation? deviation, checkpoints? written_checkpoints, "
+        "frames? frames, "
         "replicas? replicas"},
     ObjectRow{"epoch",
               "epoch count, train_loss signed|null, test_loss? signed, test_accuracy? share, samples_per_s "
@@ -45,6 +46,10 @@ constexpr std::array kRows{
         "how text, first_step count, steps_done count, seconds number, checkpoint_step? count, plan? text, "
         "hosts? text, to_next_s? number"},
     ObjectRow{"slow_device", "worker count, first_step count, last_step? count, factor positive"},
+    ObjectRow{
+        "deviation",
+        "operations_s? signed, operation_count count, interrupted count, mean_excess_s signed, first_steps "
+        "count, first_excess_s signed, partial_steps count, partial_step_s number"},
     ObjectRow{"written_checkpoints",
               "written count, size_bytes count, pause_s number, write_s number, copies? count, cost_s? number, "
               "interval_s? "

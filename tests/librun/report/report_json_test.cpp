@@ -66,6 +66,7 @@ RunReport full_report() {
   report.lost_attempts = {{"exit code 1", 0, 3, std::nullopt, Seconds(1)},
                           {"signal 9 (Killed)", 0, 9, 8, Seconds(2.5), "1f1b, ...", "a, b", Seconds(0.5)}};
   report.slow_devices = {{WorkerId{1}, 41, 80, 2.5}, {WorkerId{0}, 50, std::nullopt, 1.5}};
+  report.deviation = Deviation{Seconds(-0.25), 16, 1, Seconds(0.125), 3, Seconds(-0.5), 2, Seconds(0.75)};
   report.checkpoints = CheckpointsReport{5, Bytes(512), Seconds(0.25), Seconds(2),
                                          CheckpointChoice{.cost = Seconds(0.5), .interval = Seconds(60)}};
   return report;
@@ -89,6 +90,7 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(read.frames == report.frames);
     CHECK(read.lost_attempts == report.lost_attempts);
     CHECK(read.slow_devices == report.slow_devices);
+    CHECK(read.deviation == report.deviation);
     CHECK(read.checkpoints == report.checkpoints);
     report.checkpoints->choice.reset();
     CHECK(report_from_json(to_json(report)).checkpoints == report.checkpoints);

@@ -1,0 +1,49 @@
+// Why a step does not take what the plan promised. Keys of pp.report's `deviation`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/units.h"
+
+namespace pp::run {
+
+struct RunReport;
+struct StepRecord;
+struct WorkerRecord;
+
+/// What is between the promised step and the median one, and what the median leaves out.
+struct Deviation {
+  /// Of the difference between measured and promised step: what the operations' measured times make of it when
+  /// they are simulated in place of those that the plan carries. The rest is messages and waiting. None: the
+  /// plan carries no times, or more than kMostOps operations.
+  std::optional<Seconds> operations = std::nullopt;
+  std::int64_t operation_count = 0;
+  std::int64_t interrupted = 0;    ///< operations that took more than twice the median of their kind and stage
+  Seconds mean_excess{};           ///< mean of the steps whose median the step is, beyond it
+  std::int64_t first_steps = 0;    ///< of the run, which find cold caches and ask for their memory
+  Seconds first_excess{};          ///< what they took beyond as many median ones
+  std::int64_t partial_steps = 0;  ///< whose mini-batch had fewer samples than most: the last of an epoch
+  Seconds partial_step{};          ///< their median
+  bool operator==(const Deviation&) const = default;
+
+  static constexpr std::size_t kMostOps = 100000;
+};
+
+/// `report` has its plan, step and op times; `steps` are the last ones, from the run's first one on when they
+/// are as many as report.steps.
+Deviation deviation_of(const RunReport& report, std::span<const StepRecord> steps,
+                       std::span<const WorkerRecord* const> workers);
+
+/// A sentence for each cause that is worth one hundredth of the step; none: the step is as promised.
+std::vector<std::string> deviation_lines(const RunReport& report);
+
+Json to_json(const Deviation& deviation);
+/// Throws pp::Error (data).
+Deviation read_deviation(ObjectReader& reader);
+
+}  // namespace pp::run
