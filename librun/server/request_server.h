@@ -22,7 +22,7 @@ struct RemoteReplica {
   int rank = 0;
 };
 
-/// Looks for requests after a sixteenth of the time that it has waited for one, 50 us to 4 ms, so that it costs
+/// Looks for requests after a sixteenth of the time that it has waited for one, 50 us to 8 ms, so that it costs
 /// a core a few hundredths and a mini-batch as little. Holds two vectors of the weights' length for each
 /// remote.
 class RequestServer {
