@@ -14,7 +14,8 @@ namespace {
 // thread and can reach nothing but globals.
 std::atomic<std::int64_t> g_first = 0;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
-constexpr std::int64_t kSignals = 128, kOneWish = 1000;  // ms
+constexpr std::int64_t kSignals = 128;
+constexpr std::int64_t kSameAgain = 100, kOneWish = 1000;  // ms
 
 std::int64_t now_ms() {
   timespec now{};
@@ -23,12 +24,12 @@ std::int64_t now_ms() {
 }
 
 // A launcher that was interrupted soon sends its own signal to the processes that the terminal has told
-// already.
+// already; timeout(1) sends its signal to its child and at once to the group, with the child in it.
 extern "C" void on_signal(int signal) {
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
   if (g_first.compare_exchange_strong(first, now * kSignals + signal)) return;
-  if (first % kSignals == signal || now - first / kSignals >= kOneWish) _exit(130);
+  if (now - first / kSignals >= (first % kSignals == signal ? kSameAgain : kOneWish)) _exit(130);
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 
 namespace pp::cli {
 
-/// Installs the handlers. The same signal again, or another one a second later, ends the process at once with
-/// 130: SIGINT of a terminal and the SIGTERM with which a launcher follows it are one wish.
+/// Installs the handlers. The same signal a tenth of a second later, or another one a second later, ends the
+/// process at once with 130. What comes sooner is the same wish: SIGINT of a terminal and the SIGTERM with
+/// which a launcher follows it, the two signals of timeout(1).
 void catch_interrupts();
 bool interrupted();
 /// The first of them; 0: none has come.

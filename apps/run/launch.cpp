@@ -124,9 +124,20 @@ KeptLaunch kept(const Options& options, const Job& job) {
                                     "; install it, or choose another by --launcher: " + list_names<Launcher>());
 }
 
+void warn_of_root(Launcher launcher) {
+  if (launcher != Launcher::mpirun || geteuid() != 0) return;
+  for (const char* const allows : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+    if (std::getenv(allows) != nullptr) continue;
+    return cli::warn(
+        "Open MPI's mpirun does not start programs for root; in a container set OMPI_ALLOW_RUN_AS_ROOT=1 and "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, else be another user");
+  }
+}
+
 void launch(const Options& options, cli::Shell& shell) {
   check_keep_going(options);
   const Job job = load_job(options);
+  if (!shell.json && !options.print) warn_of_root(job.launcher);
   const std::vector<std::string> command = with_context(
       options.hosts, [&] { return launch_command(job.plan, job.hosts, job.launcher, job.launch); });
   if (shell.json) {

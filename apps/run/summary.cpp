@@ -167,6 +167,9 @@ std::string summary(const run::RunReport& report) {
                      counted(report.steps, "step") + skipped +
                      (report.resumed ? " after " + std::to_string(report.resumed->step) : "") + ", " +
                      report.exit_reason + "\n\n";
+  if (report.steps == 0 && report.resumed)
+    return text + report.resumed->checkpoint +
+           " has all steps of this training already; ask for more (--epochs, --steps) to go on from it\n";
   cli::Table table({{"quantity", cli::Align::left}, {"predicted"}, {"measured"}, {"measured/predicted"}});
   for (const run::Comparison& comparison : report.comparisons) table.add(comparison_cells(comparison));
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);

@@ -35,14 +35,6 @@ constexpr auto kLock = ".lock";
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::uint64_t kMostManifest = std::uint64_t{64} << 20;
 
-fs::path folder_of(const fs::path& folder, Step step) {
-  return folder / (std::string(kPrefix) + std::to_string(step));
-}
-
-fs::path unfinished_of(const fs::path& folder, Step step) {
-  return folder / (kUnfinished + folder_of("", step).filename().string());
-}
-
 std::optional<Step> step_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -168,6 +160,14 @@ void move(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+fs::path place_of_checkpoint(const fs::path& folder, Step step) {
+  return folder / (std::string(kPrefix) + std::to_string(step));
+}
+
+fs::path place_of_parts(const fs::path& folder, Step step) {
+  return folder / (kUnfinished + place_of_checkpoint("", step).filename().string());
+}
+
 std::string part_file(const std::string& content, std::optional<int> writer) {
   return content + (writer ? "-" + std::to_string(*writer) : "") + ".safetensors";
 }
@@ -178,7 +178,7 @@ bool is_part_of(const std::string& file, const std::string& content) {
 
 std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
                                         const std::vector<PartContent>& parts, int owner) {
-  const fs::path unfinished = unfinished_of(folder, step);
+  const fs::path unfinished = place_of_parts(folder, step);
   std::error_code error;
   fs::create_directory(unfinished, error);
   if (error) fail(unfinished, error);
@@ -191,6 +191,23 @@ std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
     throw Error(ErrorKind::run, failure.what());
   }
   return written;
+}
+
+void copy_parts(const fs::path& checkpoint, const fs::path& folder,
+                const std::function<bool(const CheckpointPart&)>& which) {
+  const fs::path file = checkpoint / kManifest;
+  const Manifest manifest = with_context(file.string(), [&] { return parse_manifest(read_file(file)); });
+  const fs::path unfinished = place_of_parts(folder, manifest.position.step);
+  std::error_code error;
+  fs::create_directory(unfinished, error);
+  if (error) fail(unfinished, error);
+  try {
+    for (const CheckpointPart& part : manifest.parts)
+      if (which(part)) copy_part(checkpoint / part.file, unfinished / part.file);
+    flush_folder(unfinished);
+  } catch (const Error& failure) {
+    throw Error(ErrorKind::run, failure.what());
+  }
 }
 
 /// Of a run that writes to the folder, for as long as its process lives: one that was killed lives until its
@@ -254,17 +271,18 @@ CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step
 
 void CheckpointFolder::discard(Step step) {
   std::error_code ignored;
-  fs::remove_all(unfinished_of(folder_, step), ignored);
+  fs::remove_all(place_of_parts(folder_, step), ignored);
 }
 
-std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
-  const fs::path whole = folder_of(folder_, manifest.position.step);
-  const fs::path unfinished = unfinished_of(folder_, step);
+std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts parts) {
+  const fs::path whole = place_of_checkpoint(folder_, manifest.position.step);
+  const fs::path unfinished = place_of_parts(folder_, step);
   std::error_code error;
   std::int64_t bytes = 0;
   try {
     for (const CheckpointPart& part : manifest.parts) {
-      require_part(unfinished / part.file, part);
+      if (parts == Parts::all || fs::exists(unfinished / part.file, error))
+        require_part(unfinished / part.file, part);
       bytes += part.bytes;
     }
     write_file(unfinished / kManifest, dump_json(to_json(manifest)));
@@ -281,25 +299,6 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step) {
   }
   return bytes;
 }
-
-void CheckpointFolder::copy(const fs::path& checkpoint) {
-  const fs::path file = checkpoint / kManifest;
-  const Manifest manifest = with_context(file.string(), [&] { return parse_manifest(read_file(file)); });
-  const Step step = manifest.position.step;
-  const fs::path unfinished = unfinished_of(folder_, step);
-  std::error_code error;
-  fs::create_directory(unfinished, error);
-  if (error) fail(unfinished, error);
-  try {
-    for (const CheckpointPart& part : manifest.parts) copy_part(checkpoint / part.file, unfinished / part.file);
-  } catch (const Error& failure) {
-    discard(step);
-    throw Error(ErrorKind::run, failure.what());
-  }
-  commit(manifest, step);
-}
-
-fs::path CheckpointFolder::place_of(Step step) const { return folder_of(folder_, step); }
 
 void CheckpointFolder::clear() {
   std::error_code ignored;

@@ -35,6 +35,16 @@ struct PartContent {
 std::vector<CheckpointPart> write_parts(const std::filesystem::path& folder, Step step,
                                         const std::vector<PartContent>& parts, int owner = 0);
 
+/// Where write_parts() puts them.
+std::filesystem::path place_of_parts(const std::filesystem::path& folder, Step step);
+/// Where the checkpoint of a step lies in a folder.
+std::filesystem::path place_of_checkpoint(const std::filesystem::path& folder, Step step);
+
+/// Some parts of a checkpoint, as write_parts() would have written them to `folder` at the checkpoint's step.
+/// Throws pp::Error (run, data).
+void copy_parts(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
+                const std::function<bool(const CheckpointPart&)>& which);
+
 /// The folder that a training writes its checkpoints to.
 class CheckpointFolder {
  public:
@@ -49,15 +59,11 @@ class CheckpointFolder {
 
   /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept.
   /// Returns its bytes. Throws pp::Error: what is there stays as it is; kind run where it cannot be written,
-  /// data where parts are not in the folder. `step`: given to write_parts().
-  std::int64_t commit(const Manifest& manifest, Step step);
+  /// data where parts are not in the folder. `step`: given to write_parts(). Parts::some: others are elsewhere.
+  enum class Parts { all, some };
+  std::int64_t commit(const Manifest& manifest, Step step, Parts parts = Parts::all);
   /// Removes what all writers' write_parts() wrote.
   void discard(Step step);
-  /// Makes the same checkpoint as a whole one of another folder. Throws pp::Error (run, data): what is there
-  /// stays as it is.
-  void copy(const std::filesystem::path& checkpoint);
-  /// Where the checkpoint of a step lies.
-  std::filesystem::path place_of(Step step) const;
   /// Removes all checkpoints.
   void clear();
 

@@ -1,9 +1,6 @@
 #include "librun/drive/agreement.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -114,12 +111,6 @@ std::vector<View> compare(Mailbox& mailbox, const View& mine) {
   return views;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::optional<Error> error_of(const std::function<void()>& body) {
   try {
     try {
@@ -203,20 +194,24 @@ void add_facts(View& view, const plan::Plan& plan, const RunOptions& options, co
 Placement meet(Mailbox& mailbox, const plan::Plan& plan) {
   const std::string hash = plan::plan_hash(plan);
   View mine{.facts = {{"the version", PP_VERSION, PP_VERSION}, {"the plan", hash, hash}},
-            .host = host_name(),
+            .host = mailbox.peers().host(),
             .cores = profile::usable_cores()};
   Placement placement;
   mine.refused = error_of([&] { placement = place_workers(plan, mailbox.rank(), mailbox.size()); });
   const std::vector<View> views = compare(mailbox, mine);
+  std::vector<std::string> hosts;
   for (std::size_t r = 0; r < views.size(); ++r) {
     placement.on_host[r] = views[r].host == mine.host;
     placement.beside[r] = placement.on_host[r] && views[r].cores == mine.cores;
+    const auto known = std::ranges::find(hosts, views[r].host);
+    placement.host_of.push_back(static_cast<int>(known - hosts.begin()));
+    if (known == hosts.end()) hosts.push_back(views[r].host);
   }
   return placement;
 }
 
 void refuse_to_meet(Mailbox& mailbox, const Error& why) {
-  compare(mailbox, {.refused = why, .host = host_name()});
+  compare(mailbox, {.refused = why, .host = mailbox.peers().host()});
   throw why;
 }
 
@@ -245,7 +240,7 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
 
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
             const std::function<Setup()>& make) {
-  View mine{.host = host_name()};
+  View mine{.host = mailbox.peers().host()};
   Setup setup;
   mine.refused = error_of([&] {
     setup = make();

@@ -17,46 +17,55 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
       start_(setup.start),
       saved_(start_.position.step) {
   start_.read.clear();  // the job gives that memory back
-  if (!options.buddy.empty() && std::ranges::count(setup.placement.on_host, false) > 0)
-    throw Error(ErrorKind::usage, "--buddy " + options.buddy.string() +
-                                      ": ranks of several hosts share no memory; leave it out, and write "
-                                      "checkpoints to --checkpoint more often");
+  std::optional<Step> resumed;
+  if (!start_.resumed.empty()) resumed = start_.position.step;
+  if (!options.buddy.empty()) memory_.emplace(options, setup.placement, resumed);
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) {
     weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);
   }
   if (options.checkpoint.empty()) return;
-  std::optional<Step> resumed;
-  if (!start_.resumed.empty()) resumed = start_.position.step;
   folder_.emplace(options.checkpoint, options.checkpoints_kept, resumed);
-  if (options.buddy.empty()) return;
-  memory_.emplace(options.buddy, /*keep=*/1, resumed);
   if (const auto copies = checkpoints_of(options.checkpoint); !copies.empty())
     copied_ = step_of_checkpoint(copies.front());
 }
 
 // A rank among others does not know whether its last part has become a checkpoint: it writes each.
+bool Saver::writes(const Job& job, Step step) const {
+  const bool alone = job.setup.placement.alone();
+  return !job.options.checkpoint.empty() && step > (alone ? saved_ : start_.position.step);
+}
+
 CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
   begun_ = Coordinator::Clock::now();
   CheckpointShare share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
-  const bool alone = job.setup.placement.alone();
-  if (!job.options.checkpoint.empty() && snapshot.step > (alone ? saved_ : start_.position.step)) {
+  if (writes(job, snapshot.step)) {
+    const bool alone = job.setup.placement.alone();
     const TrainingState state = merged(snapshot.layers);
     std::optional<int> writer;
     if (!alone) writer = job.setup.placement.rank;
-    try {
-      const auto& folder = job.options.buddy.empty() ? job.options.checkpoint : job.options.buddy;
-      share.parts = write_parts(folder, snapshot.step,
+    const auto attempt = [&](auto&& write) {
+      try {
+        write();
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::run) throw;
+        share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + error.what();
+      }
+    };
+    attempt([&] {
+      share.parts = write_parts(memory_ ? memory_->path() : job.options.checkpoint, snapshot.step,
                                 {{part_file(kWeights, writer), stored(state.tensors)},
                                  {part_file(kOptimizer, writer), stored(state.optimizer)}},
                                 job.setup.placement.rank);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::run) throw;
-      share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + error.what();
-    }
+    });
+    if (memory_) attempt([&] { memory_->exchange(job, snapshot.step, share.parts); });
   }
   if (snapshot.last && !job.options.save_weights.empty()) share.layers = std::move(snapshot.layers);
   return share;
+}
+
+void Saver::follow(const Job& job, Step step, bool last) {
+  if (memory_ && (last || writes(job, step))) memory_->follow(job);
 }
 
 std::vector<std::string> Saver::failures() const {
@@ -90,8 +99,9 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   const auto no_checkpoint = [&](const std::string& why) {
     return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " + last_whole();
   };
-  if (wanted) attempt([&] { commit(manifest, shares); }, no_checkpoint);
-  if (shares.front().last) attempt([&] { copy(/*last=*/true); }, no_checkpoint);
+  if (wanted) attempt([&] { commit(job, manifest, shares); }, no_checkpoint);
+  if (shares.front().last) attempt([&] { copy(job, /*last=*/true); }, no_checkpoint);
+  if (memory_ && (wanted || shares.front().last)) memory_->release(job);
   if (weights_ && shares.front().last) {
     attempt(
         [&] { write_weights(std::move(layers)); },
@@ -105,41 +115,46 @@ void Saver::write_weights(std::vector<Stage::LayerState> layers) {
   weights_->write(stored(state.tensors));
 }
 
-void Saver::commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
+void Saver::discard(const Job& job, Step step) {
+  if (memory_) return memory_->discard(job, step);
+  folder_->discard(step);
+}
+
+void Saver::commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
   const Step step = shares.front().step;
-  if (manifest.position.step <= saved_) return snapshots().discard(step);
+  if (manifest.position.step <= saved_) return discard(job, step);
   for (const CheckpointShare& share : shares) {
     if (share.failure.empty()) continue;
-    snapshots().discard(step);
+    discard(job, step);
     throw Error(ErrorKind::run, share.failure);
   }
-  size_ = Bytes(snapshots().commit(manifest, step));
+  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step) : folder_->commit(manifest, step));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);
-  copy(/*last=*/false);
+  copy(job, /*last=*/false);
 }
 
-void Saver::copy(bool last) {
+void Saver::copy(const Job& job, bool last) {
   if (!memory_) return;
   const Coordinator::Clock::time_point now = Coordinator::Clock::now();
   const bool due = copy_steps_ ? saved_ - copied_ >= *copy_steps_ : now - copied_at_ >= copy_time_;
   if ((due || last) && saved_ > copied_) {
-    folder_->copy(memory_->place_of(saved_));
+    memory_->copy(job, saved_, *folder_);
     copied_ = saved_;
     copied_at_ = now;
     ++copies_;
   }
-  if (last) memory_->clear();
+  if (last) memory_->clear(job);
 }
 
 std::string Saver::last_whole() const {
   const bool here = folder_ && saved_ > start_.position.step;
   if (!here && start_.resumed.empty()) return "there is no checkpoint to go on from";
   const bool in_memory = here && memory_ && saved_ > copied_;
-  const std::string folder = here ? (in_memory ? memory_ : folder_)->path().string() : start_.resumed.string();
+  const std::string folder = here ? folder_->path().string() : start_.resumed.string();
   return "the last whole checkpoint is of step " + std::to_string(saved_) + ": --resume " + folder +
-         " goes on from it";
+         (in_memory ? " --buddy " + memory_->path().string() : "") + " goes on from it";
 }
 
 std::optional<CheckpointsReport> Saver::report() const {

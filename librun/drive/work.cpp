@@ -108,7 +108,12 @@ bool Work::written_within(Seconds most) const {
 void Work::write(Snapshot snapshot, Saver& saver) {
   const Position position = snapshot.position;
   CheckpointShare mine = saver.write_share(job, std::move(snapshot));
-  if (link && !link->leads()) return link->post(std::move(mine));
+  if (link && !link->leads()) {
+    const Step step = mine.step;
+    const bool last = mine.last;
+    link->post(std::move(mine));
+    return saver.follow(job, step, last);
+  }
   std::vector<CheckpointShare> shares;
   if (link) shares = link->await_shares(mine.step, mine.last);
   shares.insert(shares.begin(), std::move(mine));

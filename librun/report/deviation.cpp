@@ -18,6 +18,7 @@ using plan::OpKind;
 
 constexpr double kInterrupted = 2;        // times the median
 constexpr double kWorthASentence = 0.01;  // of the step
+constexpr double kVaries = 1.1;           // expected over promised step
 
 bool computes(OpKind kind) { return plan::has_micro_batch(kind) || kind == OpKind::update; }
 
@@ -70,6 +71,22 @@ std::optional<Seconds> of_operations(const RunReport& report) {
   if (promised <= Seconds(0)) return std::nullopt;
   take_measured_times(input.stages, report);
   return Seconds(promised_step(report)) * (period(input) / promised - 1);
+}
+
+Seconds busy_above_medians(const RunReport& report, std::span<const WorkerRecord* const> workers) {
+  const WorkerRecord* busiest = nullptr;
+  Seconds busy{};
+  for (const WorkerRecord* worker : workers) {
+    if (const Seconds mine = median(worker->busy); !busiest || mine > busy) {
+      busiest = worker;
+      busy = mine;
+    }
+  }
+  if (!busiest || report.steps == 0) return Seconds(0);
+  Seconds medians{};
+  for (const auto& [key, times] : busiest->op_times)
+    medians += times.median() * (static_cast<double>(times.count()) / static_cast<double>(report.steps));
+  return std::max(busy - medians, Seconds(0));
 }
 
 void count_interrupted(Deviation& deviation, std::span<const WorkerRecord* const> workers) {
@@ -134,6 +151,7 @@ Deviation deviation_of(const RunReport& report, std::span<const StepRecord> step
                        std::span<const WorkerRecord* const> workers) {
   Deviation deviation;
   deviation.operations = of_operations(report);
+  deviation.above_medians = busy_above_medians(report, workers);
   count_interrupted(deviation, workers);
   const bool streams = report.plan.workers.front().program.stream.has_value();
   if (!streams && !steps.empty()) look_at_steps(deviation, report, steps);
@@ -142,18 +160,26 @@ Deviation deviation_of(const RunReport& report, std::span<const StepRecord> step
 
 std::vector<std::string> deviation_lines(const RunReport& report) {
   std::vector<std::string> lines;
-  if (!report.deviation) return lines;
+  if (!report.deviation || report.steps == 0) return lines;
   const Deviation& found = *report.deviation;
   const Seconds step = report.step;
   const auto matters = [&](Seconds time, double steps = 1) {
     return std::abs(time.count()) >= kWorthASentence * steps * step.count();
   };
   const Seconds promised(promised_step(report));
+  const std::optional<Seconds> expected = report.plan.predicted.expected_step;
+  if (expected && *expected > kVaries * report.plan.predicted.step)
+    lines.push_back("operations vary so much in the profile that the plan expects " + to_text(*expected) +
+                    " a step on average, " + to_text(report.plan.predicted.step) +
+                    " by their medians: profile again on a quieter machine");
   if (found.operations && matters(step - promised)) {
-    const Seconds rest = step - promised - *found.operations;
+    const Seconds rest = step - promised - *found.operations - found.above_medians;
     lines.push_back("the step takes " + to_text(Seconds(std::abs((step - promised).count()))) +
                     (step < promised ? " less" : " longer") + " than predicted: operations " +
                     signed_text(*found.operations) + largest_part(report, *found.operations) +
+                    (matters(found.above_medians)
+                         ? ", what takes longer than its median " + signed_text(found.above_medians)
+                         : "") +
                     ", messages and waiting " + signed_text(rest));
   }
   const auto share = static_cast<double>(found.interrupted) / static_cast<double>(found.operation_count);
@@ -166,10 +192,9 @@ std::vector<std::string> deviation_lines(const RunReport& report) {
                     "devices" +
                     mean);
   }
-  if (found.first_steps > 0 && matters(found.first_excess, static_cast<double>(found.first_steps)))
-    lines.push_back("the first " + counted(found.first_steps, "step") + " took " +
-                    signed_text(found.first_excess) +
-                    " in all, with cold caches and memory to ask for; the step leaves them out");
+  if (found.first_excess > Seconds(0) && matters(found.first_excess, static_cast<double>(found.first_steps)))
+    lines.push_back("the first " + counted(found.first_steps, "step") + " took " + to_text(found.first_excess) +
+                    " longer in all, with cold caches and memory to ask for; the step leaves them out");
   if (found.partial_steps > 0)
     lines.push_back(counted(found.partial_steps, "step") + " of " + std::to_string(report.steps) +
                     " had a partial mini-batch and took " + to_text(found.partial_step) + ", the others " +
@@ -178,9 +203,13 @@ std::vector<std::string> deviation_lines(const RunReport& report) {
 }
 
 Json to_json(const Deviation& deviation) {
-  Json json{{"operation_count", deviation.operation_count},     {"interrupted", deviation.interrupted},
-            {"mean_excess_s", deviation.mean_excess.count()},   {"first_steps", deviation.first_steps},
-            {"first_excess_s", deviation.first_excess.count()}, {"partial_steps", deviation.partial_steps},
+  Json json{{"above_medians_s", deviation.above_medians.count()},
+            {"operation_count", deviation.operation_count},
+            {"interrupted", deviation.interrupted},
+            {"mean_excess_s", deviation.mean_excess.count()},
+            {"first_steps", deviation.first_steps},
+            {"first_excess_s", deviation.first_excess.count()},
+            {"partial_steps", deviation.partial_steps},
             {"partial_step_s", deviation.partial_step.count()}};
   if (deviation.operations) json["operations_s"] = deviation.operations->count();
   return json;
@@ -190,6 +219,7 @@ Deviation read_deviation(ObjectReader& reader) {
   constexpr NumberRange kDifference{-1e9, 1e9};
   Deviation read;
   if (reader.has("operations_s")) read.operations = Seconds(reader.number("operations_s", kDifference));
+  read.above_medians = Seconds(reader.number("above_medians_s", kDifference));
   read.operation_count = reader.integer("operation_count");
   read.interrupted = reader.integer("interrupted");
   read.mean_excess = Seconds(reader.number("mean_excess_s", kDifference));

@@ -19,9 +19,12 @@ struct WorkerRecord;
 /// What is between the promised step and the median one, and what the median leaves out.
 struct Deviation {
   /// Of the difference between measured and promised step: what the operations' measured times make of it when
-  /// they are simulated in place of those that the plan carries. The rest is messages and waiting. None: the
-  /// plan carries no times, or more than kMostOps operations.
+  /// they are simulated in place of those that the plan carries. What the next member leaves is messages and
+  /// waiting. None: the plan carries no times, or more than kMostOps operations.
   std::optional<Seconds> operations = std::nullopt;
+  /// Of the same difference: how much longer the busiest worker is busy in a step than its operations are by
+  /// their medians. At least 0.
+  Seconds above_medians{};
   std::int64_t operation_count = 0;
   std::int64_t interrupted = 0;    ///< operations that took more than twice the median of their kind and stage
   Seconds mean_excess{};           ///< mean of the steps whose median the step is, beyond it
@@ -39,7 +42,8 @@ struct Deviation {
 Deviation deviation_of(const RunReport& report, std::span<const StepRecord> steps,
                        std::span<const WorkerRecord* const> workers);
 
-/// A sentence for each cause that is worth one hundredth of the step; none: the step is as promised.
+/// A sentence for each cause that is worth one hundredth of the step; none: the step is as promised, or there
+/// was none.
 std::vector<std::string> deviation_lines(const RunReport& report);
 
 Json to_json(const Deviation& deviation);

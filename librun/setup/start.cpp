@@ -110,8 +110,6 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > kMost ? text + ", ..." : text;
 }
 
-namespace {
-
 bool goes_on_from_own(const RunOptions& options) {
   const auto place = [](const fs::path& path) {
     std::error_code ignored;
@@ -119,8 +117,6 @@ bool goes_on_from_own(const RunOptions& options) {
   };
   return !options.checkpoint.empty() && place(options.resume) == place(options.checkpoint);
 }
-
-}  // namespace
 
 // From its own folder a job goes on as soon as there is something to go on from.
 bool resumes(const RunOptions& options) {

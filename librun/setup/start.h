@@ -18,6 +18,9 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
 /// none at first. Throws pp::Error (usage).
 bool resumes(const RunOptions& options);
 
+/// Whether --resume names the folder of --checkpoint.
+bool goes_on_from_own(const RunOptions& options);
+
 /// The newest checkpoint of a job's folders: where that of --buddy has a newer one than --resume's, from there
 /// if it is whole. Throws as find_checkpoint().
 FoundCheckpoint find_resumed(const RunOptions& options, const CheckpointReader& reader);

@@ -28,7 +28,8 @@ class Posted {
 class Peers {
  public:
   /// Messages of different lanes never meet.
-  enum class Lane { tensors, sums, server };
+  enum class Lane { tensors, sums, server, copies };
+  static constexpr std::size_t kLanes = 4;
   struct Address {
     Lane lane = Lane::tensors;
     int rank = 0;
@@ -44,6 +45,8 @@ class Peers {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Ranks of equal names are on one machine.
+  virtual std::string host() const = 0;
   /// 0 to this.
   virtual int largest_tag() const = 0;
 

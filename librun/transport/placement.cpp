@@ -8,6 +8,13 @@
 
 namespace pp::run {
 
+std::vector<int> Placement::ranks_on(int host) const {
+  std::vector<int> found;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (host_of.empty() || host_of[static_cast<std::size_t>(rank)] == host) found.push_back(rank);
+  return found;
+}
+
 int ranks_named(const plan::Plan& plan) {
   std::set<int> named;
   for (const plan::Worker& worker : plan.workers) named.insert(worker.rank);

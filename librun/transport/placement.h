@@ -15,6 +15,7 @@ struct Placement {
   std::vector<int> rank_of{};   ///< per worker; empty: all are here
   std::vector<bool> on_host{};  ///< per rank: on this host
   std::vector<bool> beside{};   ///< per rank: there with the same cores, so that they share these
+  std::vector<int> host_of{};   ///< per rank; hosts count from 0, by their first ranks; empty: there is one
 
   bool alone() const { return ranks == 1; }
   int of(WorkerId worker) const { return rank_of.empty() ? rank : rank_of[index(worker)]; }
@@ -22,6 +23,12 @@ struct Placement {
   bool shares_memory(WorkerId worker) const { return alone() || on_host[static_cast<std::size_t>(of(worker))]; }
   /// Of this host.
   int processes() const { return alone() ? 1 : static_cast<int>(std::ranges::count(on_host, true)); }
+  int hosts() const { return host_of.empty() ? 1 : std::ranges::max(host_of) + 1; }
+  int host() const { return host_of.empty() ? 0 : host_of[static_cast<std::size_t>(rank)]; }
+  /// Of a host, ascending.
+  std::vector<int> ranks_on(int host) const;
+  /// Whether this rank is its host's first one.
+  bool leads_host() const { return ranks_on(host()).front() == rank; }
 };
 
 /// How many ranks the plan names; 0 where it leaves one in between without workers.

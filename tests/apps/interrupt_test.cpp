@@ -42,11 +42,23 @@ TEST_SUITE("apps/interrupt") {
       const int twice = status_of_child([signal] {
         pp::cli::catch_interrupts();
         ::raise(signal);
+        ::usleep(150'000);
         ::raise(signal);
       });
       CHECK(WIFEXITED(twice));
       CHECK(WEXITSTATUS(twice) == 130);
     }
+  }
+
+  TEST_CASE("timeout(1) sends its signal twice at once, which is one wish") {
+    const int status = status_of_child([] {
+      pp::cli::catch_interrupts();
+      ::raise(SIGINT);
+      ::raise(SIGINT);
+      ::_exit(pp::cli::interrupted() ? 0 : 2);
+    });
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
   }
 
   // Ctrl-C reaches all processes of the terminal, and the launcher then sends SIGTERM to those that it started.

@@ -66,6 +66,7 @@ class CostlyPeers final : public run::Peers {
   }
 
   int largest_tag() const override { return peers_.largest_tag(); }
+  std::string host() const override { return peers_.host(); }
   std::unique_ptr<run::Posted> send_letter(int to, std::span<const std::byte> bytes) override {
     return peers_.send_letter(to, bytes);
   }

@@ -69,6 +69,7 @@ class ThreadPeers final : public run::Peers {
   ThreadPeers(Wires& wires, int rank) : Peers(rank, wires.size()), wires_(wires) {}
 
   int largest_tag() const override { return tags; }
+  std::string host() const override { return on; }
 
   std::unique_ptr<run::Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t /*room*/,
                                     Sent sent) override {
@@ -116,6 +117,7 @@ class ThreadPeers final : public run::Peers {
   [[noreturn]] void abort(int) override { std::terminate(); }
 
   int tags = 1'000'000;                         ///< the largest one
+  std::string on = "here";                      ///< its host's name
   std::atomic<int> sums = 0;                    ///< that it took part in
   std::array<std::atomic<int>, 256> letters{};  ///< control messages that it sent, by their kinds
   std::atomic<bool> mute = false;  ///< its control messages are lost, as of a process that was stopped

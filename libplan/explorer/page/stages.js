@@ -82,7 +82,7 @@ function showStages(plan) {
   });
   layers.textContent = "Each piece is a stage, as wide as it has layers; choose one for their names.";
   place.replaceChildren(make("h2", "", counted(stages.reduce((sum, stage) => sum + stage.layers.length, 0), "layer") + " in " + counted(stages.length, "stage")), strip, layers,
-    table([["stage"], ["layers"], ["from .. to", "l"], ["replicas"], ["time of a micro-batch", "l"], ["busy per step", "l"], ["peak memory of a worker", "l"], ["keeps"], ["sends"], ["recomputes"]], rows));
+    table([["stage"], ["layers"], ["from .. to", "l"], ["replicas"], ["predicted time of a micro-batch", "l"], ["predicted busy per step", "l"], ["predicted peak of a worker", "l"], ["keeps"], ["sends"], ["recomputes"]], rows));
   if (most.memory > 0) {
     const legend = make("div");
     legend.id = "stage-legend";

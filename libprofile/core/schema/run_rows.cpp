@@ -46,10 +46,10 @@ constexpr std::array kRows{
         "how text, first_step count, steps_done count, seconds number, checkpoint_step? count, plan? text, "
         "hosts? text, to_next_s? number"},
     ObjectRow{"slow_device", "worker count, first_step count, last_step? count, factor positive"},
-    ObjectRow{
-        "deviation",
-        "operations_s? signed, operation_count count, interrupted count, mean_excess_s signed, first_steps "
-        "count, first_excess_s signed, partial_steps count, partial_step_s number"},
+    ObjectRow{"deviation",
+              "operations_s? signed, above_medians_s number, operation_count count, interrupted count, "
+              "mean_excess_s signed, first_steps "
+              "count, first_excess_s signed, partial_steps count, partial_step_s number"},
     ObjectRow{"written_checkpoints",
               "written count, size_bytes count, pause_s number, write_s number, copies? count, cost_s? number, "
               "interval_s? "

@@ -2,6 +2,7 @@
 // lock: so the library need only allow threads in turn, and whoever waits for a message moves all others on,
 // too.
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -201,6 +203,12 @@ class MpiPeers final : private MpiSession, public Peers {
     return posted;
   }
 
+  std::string host() const override {
+    std::array<char, 256> name{};
+    gethostname(name.data(), name.size() - 1);
+    return name.data();
+  }
+
   std::optional<ControlMessage> next_control_message() override {
     if (whole_.empty()) look_for_letters();
     if (whole_.empty()) return std::nullopt;
@@ -247,7 +255,7 @@ class MpiPeers final : private MpiSession, public Peers {
   }
 
  private:
-  static constexpr std::size_t kLetters = 3;  // beside the lanes
+  static constexpr std::size_t kLetters = kLanes;  // behind the lanes
 
   /// A control message that is being received; stays where it is, because the library writes into it.
   struct Coming {

@@ -36,6 +36,7 @@ RunReport two_stages() {
   }
   report.comparisons.push_back({"step_s", 13.5, 13.5, 1});
   report.step = Seconds(13.5);
+  report.steps = 1;
   return report;
 }
 
@@ -80,6 +81,38 @@ TEST_SUITE("librun/report/deviation") {
         deviation_lines(report).at(0) ==
         "the step takes 1 s less than predicted: operations -2 s (most of it: backward of stage 1, 0.75 times "
         "as long as promised), messages and waiting +1 s");
+  }
+
+  TEST_CASE("what operations take beyond their medians is no waiting") {
+    RunReport report = two_stages();
+    // Worker 1 is busy for 15 s in a step of 16.5; four forwards of 1 s and four backwards of 2 s are 12 by
+    // their medians: 3 s. No median is longer than promised, and the step is 3 s longer.
+    WorkerRecord first, second;
+    first.busy = {Seconds(6)};
+    second.busy = {Seconds(15)};
+    for (int i = 0; i < 4; ++i) {
+      first.op_times[{plan::OpKind::forward, StageId{0}}].add(Seconds(0.5));
+      first.op_times[{plan::OpKind::backward, StageId{0}}].add(Seconds(1));
+      second.op_times[{plan::OpKind::forward, StageId{1}}].add(Seconds(1));
+      second.op_times[{plan::OpKind::backward, StageId{1}}].add(Seconds(2));
+    }
+    report.step = Seconds(16.5);
+    report.deviation = deviation_of(report, {}, std::vector<const WorkerRecord*>{&first, &second});
+    CHECK(report.deviation->above_medians.count() == doctest::Approx(3));
+    CHECK(deviation_lines(report).at(0) ==
+          "the step takes 3 s longer than predicted: operations +0 s, what takes longer than its median +3 s, "
+          "messages and waiting +0 s");
+  }
+
+  TEST_CASE("a plan whose own expectation is far above its step says so") {
+    RunReport report = two_stages();
+    report.plan.predicted.step = Seconds(13.5);
+    report.plan.predicted.expected_step = Seconds(27);
+    report.deviation = deviation_of(report, {}, {});
+    CHECK(
+        deviation_lines(report) ==
+        std::vector<std::string>{"operations vary so much in the profile that the plan expects 27 s a step on "
+                                 "average, 13.5 s by their medians: profile again on a quieter machine"});
   }
 
   TEST_CASE("where a step is many mini-batches, so is the difference") {
@@ -127,9 +160,10 @@ TEST_SUITE("librun/report/deviation") {
     CHECK(found.partial_step.count() == doctest::Approx(8));
     CHECK(
         deviation_lines(report) ==
-        std::vector<std::string>{"the first 3 steps took +7 s in all, with cold caches and memory to ask for; "
-                                 "the step leaves them out",
-                                 "2 steps of 8 had a partial mini-batch and took 8 s, the others 13.5 s"});
+        std::vector<std::string>{
+            "the first 3 steps took 7 s longer in all, with cold caches and memory to ask for; the step leaves "
+            "them out",
+            "2 steps of 8 had a partial mini-batch and took 8 s, the others 13.5 s"});
     // Of a long run only the last steps are kept: its first ones are not known.
     report.steps = 9;
     CHECK(deviation_of(report, steps, {}).first_steps == 0);

@@ -66,7 +66,8 @@ RunReport full_report() {
   report.lost_attempts = {{"exit code 1", 0, 3, std::nullopt, Seconds(1)},
                           {"signal 9 (Killed)", 0, 9, 8, Seconds(2.5), "1f1b, ...", "a, b", Seconds(0.5)}};
   report.slow_devices = {{WorkerId{1}, 41, 80, 2.5}, {WorkerId{0}, 50, std::nullopt, 1.5}};
-  report.deviation = Deviation{Seconds(-0.25), 16, 1, Seconds(0.125), 3, Seconds(-0.5), 2, Seconds(0.75)};
+  report.deviation =
+      Deviation{Seconds(-0.25), Seconds(0.5), 16, 1, Seconds(0.125), 3, Seconds(-0.5), 2, Seconds(0.75)};
   report.checkpoints = CheckpointsReport{5, Bytes(512), Seconds(0.25), Seconds(2),
                                          CheckpointChoice{.cost = Seconds(0.5), .interval = Seconds(60)}};
   return report;
