@@ -1,6 +1,7 @@
 """Why a module cannot be imported: always with a place and a remedy."""
 
 import importlib.util
+import os
 import sys
 
 
@@ -11,8 +12,11 @@ class Refused(Exception):
 def require_torch(script: str) -> None:
     """Ends the program with exit code 2 where this Python has no torch."""
     if importlib.util.find_spec("torch") is None:
+        cache = os.environ.get("PP_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pp")
+        unpacked = os.path.join(cache, "torch-2.11.0")
+        own = f"; scripts/setup has put one where PYTHONPATH={unpacked} finds it" if os.path.isdir(unpacked) else ""
         print(f"{script}: {sys.executable} has no torch; install it (pip install torch==2.11.0), or call this script by a "
-              f"Python that has it: python scripts/{script} ...", file=sys.stderr)
+              f"Python that has it: python scripts/{script} ...{own}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -1,7 +1,9 @@
 """The module itself in training mode with all draws switched off: what an import is compared with. It also tells what no
 exported graph shows: state that forward() changes, random numbers of Python, parameters that share memory."""
 
+import os
 import random
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .refused import Refused
+from .refused import Refused, first_lines
 
 aten = torch.ops.aten
 RUNS = 4  # of a module that must do the same every time
@@ -78,6 +80,21 @@ def refuse_shared_memory(module: torch.nn.Module) -> None:
         seen[parameter.untyped_storage().data_ptr()].append((begin, end, name))
 
 
+def forward(module: torch.nn.Module, inputs: list[torch.Tensor]) -> Any:
+    """What the module returns; what its code says where it fails on the examples."""
+    try:
+        return module(*(tensor.clone() for tensor in inputs))
+    except Refused:
+        raise
+    except Exception as error:  # the user's code raises anything
+        given = ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in inputs)
+        last = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}torch{os.sep}" not in frame.filename
+                and os.path.dirname(frame.filename) != os.path.dirname(__file__)][-1:]
+        place = "".join(f"{frame.filename}:{frame.lineno}: " for frame in last)
+        raise Refused(f"{place}forward() fails on the examples ({given}): {first_lines(error)}; say with --example what it "
+                      "takes: ids of tokens are int64:LENGTH:0..LARGEST") from error
+
+
 def refuse_changing(module: torch.nn.Module, inputs: list[torch.Tensor], statistics: set[str]) -> None:
     """What several passes in training mode show: buffers other than batch norm's `statistics` that change, and results
     that differ though all draws are switched off."""
@@ -90,7 +107,7 @@ def refuse_changing(module: torch.nn.Module, inputs: list[torch.Tensor], statist
         for run in range(RUNS):
             random.seed(run)
             seeded = random.getstate()
-            made = module(*(tensor.clone() for tensor in inputs))
+            made = forward(module, inputs)
             rolled = random.getstate() != seeded
             random.setstate(dice)
             made = [made] if isinstance(made, torch.Tensor) else list(made)

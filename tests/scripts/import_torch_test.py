@@ -475,6 +475,18 @@ class Refusals(unittest.TestCase):
     def test_volumes_have_no_cross_entropy(self):
         self.refused("neither [classes] nor", nn.Conv3d(3, 2, 1), "float32:3x4x4x4", loss="cross_entropy")
 
+    def test_a_module_that_fails_on_its_example_names_the_line_and_the_words(self):
+        class Tokens(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(10, 4)
+
+            def forward(self, x):
+                return self.embed(x).mean(1)
+        line = Tokens.forward.__code__.co_firstlineno + 1
+        self.refused(f"import_torch_test.py:{line}: forward() fails on the examples (float32 [3, 32]): Expected tensor for "
+                     "argument #1 'indices'", Tokens(), "float32:32")
+
     def test_wrong_examples_are_refused(self):
         for text in ("float32", "int8:3", "int64:3:5..1", "float32:0"):
             with self.assertRaises(Refused):
