@@ -240,8 +240,7 @@ struct Plan {
   std::vector<Alternative> alternatives;
   std::optional<Calibration> calibration;
   std::vector<Machine> machines;  ///< the chosen one first; empty: there was one
-  /// Each of `devices` is so many GPUs that share every layer by splitting its tensors; bytes are of one of
-  /// them.
+  /// GPUs of each of `devices`, which share every layer by splitting its tensors; bytes are of one of them.
   int tensor_degree = 1;
   std::optional<double> peak_flops_per_s = std::nullopt;  ///< ProfiledDevice's, of the type trained in
   bool operator==(const Plan&) const = default;

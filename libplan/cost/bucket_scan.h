@@ -8,7 +8,7 @@
 
 namespace pp::plan {
 
-/// pp-run begins the sum of so many bytes of gradients, or more, whole layers, as soon as they are complete.
+/// pp-run begins the sum of whole layers of at least this many bytes of gradients as soon as they are complete.
 inline constexpr Bytes kBucket(1 << 20);
 
 struct LayerGradient {

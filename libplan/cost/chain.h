@@ -148,7 +148,7 @@ struct Chain {
   const LayerSums& before(int boundary) const { return upto[at(boundary)]; }
 };
 
-/// So many boundaries, nothing between them and no workspace.
+/// `boundaries` boundaries, nothing between them and no workspace.
 Chain empty_chain(int boundaries);
 
 /// `prices` are per layer of the graph, `loss` is added to the last position. O(layers + sum of tensor

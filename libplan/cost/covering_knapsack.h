@@ -1,4 +1,4 @@
-// The covering knapsack: which items to take so that they make up at least so many bytes, in the least time.
+// The covering knapsack: which items make up at least a number of bytes, in the least time.
 // For the layers that a stage runs again.
 #pragma once
 

@@ -37,7 +37,7 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
 /// The same with the times of the cheapest micro-batch: what a bound may count for every one.
 PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
-/// Throws pp::Error (usage) where the bytes of all layers, with so many micro-batches and as many weight
+/// Throws pp::Error (usage) where the bytes of all layers, with `in_flight` micro-batches and as many weight
 /// versions of them in memory, are too many to be added up.
 void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight);
 

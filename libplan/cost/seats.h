@@ -40,8 +40,8 @@ struct OrderedDevices {
   std::span<const std::int64_t> bytes;
 };
 
-/// Whom a stage hands over to by reference: its neighbours where the device next to its span allows it, which
-/// says too little of stages over several nodes; or nobody unless all devices of the list do.
+/// To which stages a stage hands over by reference: its neighbours where the device next to its span allows it,
+/// which says too little of stages over several nodes; or none unless all devices of the list do.
 enum class Neighbours { next_device, all_devices };
 
 struct Seats {
@@ -56,11 +56,11 @@ struct Seats {
   double least_slowness() const;
 };
 
-/// Up to so many devices that are all alike, as fast as the profile's, behind one kind of link.
+/// Up to `devices` devices that are all alike, as fast as the profile's, behind one kind of link.
 Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit);
 
-/// Of equal seats those with so many replicas: on the first devices of the cluster, of which a stage before and
-/// one behind leave the node. Times of cuts are at most that.
+/// Of equal seats those of stages with `replicas`: on the first devices of the cluster, of which a stage before
+/// and one behind leave the node. Times of cuts are at most that.
 void align(Seats& seats, const Cluster& cluster, int replicas);
 
 /// `speed`: of the device that the times of the profile are of. A stage has the best link from one of its

@@ -21,7 +21,7 @@ Hardware hardware_of(const Device& device);
 bool share_memory(const Device& a, const Device& b);
 
 /// How a tensor reaches another worker. By reference, among CPU devices of one node and among workers on one
-/// CUDA device: each side holds it while it works with it, and nobody in between. By copy: a buffer at either
+/// CUDA device: each side holds it while it works with it, neither in between. By copy: a buffer at either
 /// end for each message of a micro-batch.
 enum class HandOver { copy, reference };
 HandOver hand_over(const Device& a, const Device& b);

@@ -43,9 +43,10 @@ class StageCost {
   virtual bool uniform() const { return true; }
   /// Whether stages on `span` are searched at all.
   virtual bool considers(DeviceSpan) const { return true; }
-  /// Whether stages with so many replicas are no better off than with one less, in load, memory and all else.
+  /// Whether stages with `replicas` replicas are no better off than with one less, in load, memory and all
+  /// else.
   virtual bool is_dominated(int /*replicas*/) const { return false; }
-  /// Whether `stage` may fall when a stage with so many replicas grows: then every end is looked at.
+  /// Whether `stage` may fall when a stage with `replicas` replicas grows: then every end is looked at.
   virtual bool may_fall(int /*replicas*/) const { return false; }
 
   /// The part of the sum that no partition undercuts.

@@ -45,8 +45,9 @@ struct LoadTerms {
 /// through all stages and the backwards of those behind it, its last one is followed by those in front; its
 /// last forward likewise. So the same work costs less in front, where forwards run while the pipeline fills.
 ///
-/// Every one falls nowhere when a stage grows, in doubles too, but `step` with n = 1, where the backward only
-/// hides the all-reduce. The asynchronous form is PipeDream's (SOSP'19, 3.1) for n micro-batches per update.
+/// Each load is monotone: adding a layer to a stage never lowers it, in floating point either. The exception is
+/// `step` with n = 1, where a longer backward hides more of the all-reduce. The asynchronous form is
+/// PipeDream's (SOSP'19, 3.1) for n micro-batches per update.
 inline double stage_load(LoadKind kind, const LoadTerms& stage, double micro_batches,
                          double all_reduce_overlap) {
   const double f = (stage.forward + stage.fixed.forward) * stage.slowness + stage.messages.forward;

@@ -64,7 +64,7 @@ class StageMemory {
 
   /// Micro-batches in flight that `later` devices force at least.
   int least_window(int replicas, int later) const;
-  /// What so many in flight hold at most, in micro-batches of the largest size.
+  /// What `window` micro-batches in flight hold at most, in micro-batches of the largest size.
   double held(int replicas, int window) const;
   /// Bytes by which the stage exceeds the limit at least when nothing runs again, without workspace; negative:
   /// they are left. Grows with the stage by no less than `window` times what its new layers save.

@@ -26,7 +26,7 @@ struct TwoWayFactors {
   std::vector<double> columns;  ///< above 1: the device is slower than promised
 };
 
-/// Promises are off by so much at most without a device being at fault.
+/// The factor by which promises may be off without a device being at fault.
 inline constexpr double kUsualError = 1.4;
 
 /// Median polish of the logarithms (J. W. Tukey, Exploratory Data Analysis, 1977, ch. 11): medians of columns

@@ -1,6 +1,6 @@
 // The texts on the boxes of the SVG timeline, so that the eye can count: all boxes of a kind in one form or
-// none of them, the stage on all kinds or on none; where no kind has room, every so many of the widest.
-// Internal to it.
+// none of them, the stage on all kinds or on none; where no kind has room, every second, fifth, tenth of the
+// widest. Internal to it.
 #pragma once
 
 #include <map>

@@ -25,7 +25,7 @@ std::string memory_css();
 /// What the full height of a band stands for: the largest of what is held and of the limits near it.
 Bytes memory_scale(const std::vector<MemoryBand>& bands);
 
-/// Pixels from `y` that draw_memory() takes for so many bands.
+/// Pixels from `y` that draw_memory() takes for `bands` bands.
 double memory_height(std::size_t bands);
 
 /// All bands to one scale, whose full height is `scale`; peaks and limits at the right; a limit within it is a

@@ -19,7 +19,7 @@ struct RowGroup {
   bool alike = true;
 };
 
-/// Up to so many workers have a row each, unless they are replicas of one stage that are alike.
+/// Up to this number of workers have a row each, unless they are replicas of one stage that are alike.
 inline constexpr std::size_t kUnfolded = 16;
 
 /// Every worker in one group; groups by their first worker. More than kUnfolded: those of the same stages are

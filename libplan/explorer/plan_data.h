@@ -8,7 +8,7 @@
 
 namespace pp::plan {
 
-/// At most so many links stand alone; beyond them those of a pair of nodes are one.
+/// Links that are listed one by one; beyond them those of a pair of nodes are one.
 inline constexpr std::size_t kMostLinks = 20'000;
 
 /// An object with

@@ -41,7 +41,7 @@ struct BlockRecompute {
     none,
     full,       ///< every block
     attention,  ///< of every block the attention between its products
-    first,      ///< the first `blocks` of every stage that has so many, and all of the others
+    first,      ///< the first `blocks` of every stage, or all where it has fewer
     other
   };
   Kind kind = Kind::none;

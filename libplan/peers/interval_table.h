@@ -40,7 +40,7 @@ class IntervalTable {
   /// O(N^3 m^2) when costs rise with the interval, whatever its cuts. O(N^2 m) memory.
   IntervalTable(const IntervalSpace& space, const IntervalCost& cost);
 
-  /// Infinity: not possible on exactly so many machines, or not below the bound.
+  /// Infinity: not possible on exactly `machines` machines, or not below the bound.
   double value(int begin, int end, int machines) const { return values_[index(begin, end, machines)]; }
 
  private:

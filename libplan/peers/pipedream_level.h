@@ -51,7 +51,7 @@ class PipedreamLevel {
   PipedreamLevel(const Chain& chain, const PeerOptions& options, std::size_t level, const PipedreamLevel* inner,
                  bool all_starts, double bound = std::numeric_limits<double>::infinity());
 
-  /// Infinity: no plan on exactly so many machines, or none below the bound.
+  /// Infinity: no plan on exactly `machines` machines, or none below the bound.
   double value(int begin, int end, int machines) const { return table_.value(begin, end, machines); }
   /// As the machines rule says: on all machines, or the best count.
   int machines_for(int begin, int end) const;

@@ -37,7 +37,7 @@ struct SetPlan {
   std::vector<std::vector<int>> stages;                    ///< ascending layers; empty: nothing fits
 };
 
-/// The least largest load on at most so many devices, one a stage; among equals the fewest devices. O(pairs *
+/// The least largest load on at most `devices` devices, one a stage; among equals the fewest devices. O(pairs *
 /// (layers + devices)).
 SetPlan search_sets(const SearchedSets& searched, int layers, StagePrice& price, int devices);
 

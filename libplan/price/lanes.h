@@ -10,7 +10,7 @@
 
 namespace pp::plan {
 
-/// Of so many equal replicas those that are simulated, ascending; all where that would be no fewer.
+/// Of equal replicas those that are simulated, ascending; all where that would be no fewer.
 /// Micro-batches go round robin, so the first replicas may have one more: of the nodes whose replicas all have
 /// it, of those whose have not, and of the one between them one each, two at least. Without nodes a replica is
 /// one.

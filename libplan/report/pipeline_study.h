@@ -1,5 +1,5 @@
 // Tables of a pipeline's forwards at several numbers of micro-batches, as the VGG16 pipeline report (Shankar)
-// has them: time(m), efficiency, and the m that is best. From the times of stages that somebody printed, or
+// has them: time(m), efficiency, and the m that is best. From printed times of stages, or
 // from a profile (profile_study.h). `pp-plan study` prints them.
 #pragma once
 
@@ -39,7 +39,7 @@ struct StageTimeTables {
   bool operator==(const StageTimeTables&) const = default;
 };
 
-/// A figure that somebody prints, beside the same recomputed from its own inputs.
+/// A printed figure against the same recomputed from its own inputs.
 enum class Printed {
   agrees,   ///< at the digits of the table
   cut_off,  ///< it agrees, too, but was cut off and not rounded

@@ -12,7 +12,7 @@
 
 namespace pp::plan {
 
-/// One schedule on so many devices: positions in the lists of the sweep, and the rows by micro-batches.
+/// One schedule on one number of devices: positions in the lists of the sweep, and the rows by micro-batches.
 struct SweepLine {
   std::size_t schedule = 0, devices = 0;
   std::vector<const SweepRow*> rows;

@@ -10,7 +10,7 @@ namespace pp::plan {
 
 /// The part of a layer's name that says in which block it is. By numbers: up to the first part that is one
 /// (`model.layers.3` of `model.layers.3.mlp.up_proj`), else the first part if it ends in one (`block3` of
-/// `block3.mlp`). By `depth`: the first so many parts (`layer1.0` with 2 of `layer1.0.conv1`). Parts end at a
+/// `block3.mlp`). By `depth`: the first `depth` parts (`layer1.0` with 2 of `layer1.0.conv1`). Parts end at a
 /// point. Empty: the layer is in no block.
 std::string_view block_of(std::string_view layer, int depth = 0);
 

@@ -29,7 +29,7 @@ std::vector<std::vector<int>> device_orders(const Cluster& cluster, std::span<co
 std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_t> bytes,
                              std::vector<int> positions);
 
-/// Positions for stages with so many replicas, in turn, by FreshFirst: a stage that fits an empty node begins
+/// Positions for stages with these replicas, in turn, by FreshFirst: a stage that fits an empty node begins
 /// on the first one; otherwise it takes the lowest positions that are left.
 std::vector<int> place_fresh(const Cluster& cluster, std::span<const int> replicas);
 

@@ -1,4 +1,4 @@
-// How long searches over so many layers and devices take, in the few steps that decide what is searched.
+// How long searches take by layers and devices, in the few steps that decide what is searched.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace pp::plan {
 /// measured among all devices of its level.
 Cluster first_devices(const Cluster& cluster, int devices);
 
-/// The devices at these ascending positions, numbered anew, and the levels that join so many. Positions leave
+/// The devices at these ascending positions, numbered anew, and the levels that join them. Positions leave
 /// out whole groups of the innermost level, or devices of the last one: groups are of equal numbers.
 Cluster some_devices(const Cluster& cluster, std::span<const int> positions);
 

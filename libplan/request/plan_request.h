@@ -93,7 +93,7 @@ struct PlanRequest {
   std::vector<int> replicas;
   /// Only numbers of replicas that divide the micro-batches, of schedules with equal replicas.
   bool even_replicas = false;
-  /// For whom the request was narrowed, which the plan says in its context; empty: nobody.
+  /// The trainer for which the request was narrowed, which the plan says in its context; empty: none.
   std::string trainer;
 
   /// Shared weights in one stage, or copies in several, which train to the same bits. Copies want a flush; with

@@ -20,7 +20,7 @@ struct SearchPart {
   bool operator==(const SearchPart&) const = default;
 };
 
-/// The parts of `whole` that the schedule admits at so many micro-batches per step or update; none: it has no
+/// The parts of `whole` that the schedule admits at `micro_batches` per step or update; none: it has no
 /// plan there. Equal replicas: one part for each number of them. Weight policies vertical_sync and predict,
 /// whose stages keep a version for every stage of the pipeline: where memory is `limited`, one for each most
 /// number of stages. On a machine that is_large() replicas are equal in place of free, and on nested groups

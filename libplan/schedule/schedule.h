@@ -46,8 +46,7 @@ enum class Chunks { one, two, several };
 /// Workers per stage that a schedule can have: one; the same number everywhere, as whole pipelines side by side
 /// that each run their share of the micro-batches; the same number everywhere; any number.
 enum class Replication { none, pipelines, equal, any };
-/// What makes the programs of a schedule: its generator; a search with the costs at hand; somebody else, in a
-/// file.
+/// What makes the programs of a schedule: its generator; a search with the costs at hand; a file.
 enum class ProgramSource { generator, search, file };
 /// Micro-batches below which a schedule is not what people expect of it: none; one per worker, so that all of
 /// them work at once; 2*workers-1, so that there is no bubble.

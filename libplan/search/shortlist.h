@@ -31,7 +31,7 @@ class Shortlist {
   /// (placed ones: cannot be the plan). Windows that the request leaves open are widened for the links.
   void add(std::vector<Finalist> finalists);
 
-  /// Improves plans on at most so many devices by local moves, those of one schedule after those of another,
+  /// Improves plans on at most `devices` devices by local moves, those of one schedule after those of another,
   /// best first, while operations are left: of every set of stages, replicas and micro-batches the best, once.
   void improve(int devices);
   int improved() const { return improved_; }
@@ -62,7 +62,7 @@ class Shortlist {
   /// Of the schedule's fastest finalist: each schedule is improved against its own, so that a list of schedules
   /// gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
-  /// The same on at most so many devices, as if the machine had no more, unless that is outclassed anyway.
+  /// The same on at most `devices` devices, as if the machine had no more, unless that is outclassed anyway.
   double best_near(const ScheduleRow& schedule, int devices) const;
   void improve(const ScheduleRow& schedule, int devices);
   bool is_hopeless(const Finalist& finalist) const;

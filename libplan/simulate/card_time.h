@@ -8,7 +8,7 @@ namespace pp::plan {
 
 class CardTime {
  public:
-  /// When so many seconds of the card are done.
+  /// When a number of seconds of the card are done.
   struct Done {
     double time = 0;
     int last_step = 0;  ///< latest step of a message that was waited for

@@ -94,7 +94,7 @@ int checked_device_count(std::span<const int> groups, int most = kDeviceLimit);
 /// `count` equal abstract devices joined by one level. `memory` 0: no limit.
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
 
-/// So many groups of the level inside it (innermost: devices), joined at this rate.
+/// `count` groups of the level inside it (innermost: devices), joined at this rate.
 struct LevelSpec {
   int count = 1;
   BytesPerSecond bandwidth;

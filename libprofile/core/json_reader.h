@@ -84,7 +84,7 @@ class ObjectReader {
   /// Throws `POINTER/key: message`.
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;
   [[noreturn]] void fail(const std::string& message) const;
-  /// Refuses keys that nobody asked for. Called by object(), objects() and read_document().
+  /// Refuses keys that were not read. Called by object(), objects() and read_document().
   void finish() const;
 
  private:

@@ -76,7 +76,7 @@ struct KernelKey {
   auto operator<=>(const KernelKey&) const = default;
 };
 
-/// Of KernelKey::sizes, so many are used.
+/// How many of KernelKey::sizes are used.
 constexpr std::size_t size_count(KernelTask task) {
   if (task == KernelTask::batched_product) return 4;
   return is_product(task) ? 3 : 11;
@@ -96,7 +96,7 @@ struct KernelChoice {
   KernelKey key;
   Kernel kernel = Kernel::mkl;
   /// Seconds per call of the two kernels of the task, as kernels_of(): of the usual one the best, of the other
-  /// the median; none where nobody measured, as in plans.
+  /// the median; none where it was not measured, as in plans.
   std::optional<std::array<Seconds, 2>> measured;
   bool operator==(const KernelChoice&) const = default;
 };

@@ -82,7 +82,7 @@ struct RowTensor {
   std::int64_t batch_dim = 0;
   bool operator==(const RowTensor&) const = default;
 };
-/// All dimensions, for so many samples.
+/// All dimensions, for `samples` samples.
 Shape full_shape(const RowTensor& tensor, std::int64_t samples);
 
 }  // namespace pp

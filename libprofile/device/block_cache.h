@@ -33,7 +33,7 @@ class BlockCache {
   void give(void* block, std::size_t bytes) noexcept;
   /// Gives the free blocks back to the system.
   void release_free_blocks() noexcept;
-  /// Bytes of the blocks nobody uses.
+  /// Bytes of the blocks that are not in use.
   std::size_t free_bytes();
 
  private:

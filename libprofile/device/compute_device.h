@@ -31,8 +31,8 @@ void open_devices(std::span<const at::Device> devices);
 /// Throws pp::Error (device) without the device.
 void enter_device(const at::Device& device, int threads);
 
-/// Takes for the calling thread what libraries keep of the device's memory for whoever computes there: cuBLAS's
-/// workspace. Like the driver's own memory it is charged to nobody. Nothing on a CPU.
+/// Takes for the calling thread the device memory that libraries keep for a thread that computes: cuBLAS's
+/// workspace. Like the driver's own memory it is charged to no account. Nothing on a CPU.
 void take_library_memory(const at::Device& device);
 
 /// A private generator whose draws stay on the device.

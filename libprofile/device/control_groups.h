@@ -12,7 +12,7 @@ namespace pp::profile {
 /// limit of a group holds for all below it.
 struct GroupLimits {
   std::optional<std::int64_t> memory_bytes;
-  /// What the fullest of the limited groups has left. File pages that nobody has used lately count as free.
+  /// What the fullest of the limited groups has left. File pages that were not used lately count as free.
   std::optional<std::int64_t> memory_left;
   std::optional<double> cores;  ///< CPU time per time: `cpu.max`, the quota of a container
   bool operator==(const GroupLimits&) const = default;

@@ -14,7 +14,7 @@ c10::cuda::CUDAStream stream_on(c10::DeviceIndex index);
 
 /// Held while a stream captures. LibTorch takes every use of memory by another stream that it is told of
 /// meanwhile for one by the graph, and forgets it; an event that another thread records in the stream becomes
-/// a part of the graph. So nobody does either without a share of it.
+/// a part of the graph. So no thread does either without a share of it.
 std::shared_mutex& captures();
 
 /// Writes down that `stream` uses the room of an arrival (arrivals.h); false: the storage is none.

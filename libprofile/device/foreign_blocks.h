@@ -1,5 +1,5 @@
-// The books of blocks that an allocator of somebody else's hands out: CUDA's, which reports what it does but
-// lets nobody put a header before a block. Torch-free. Internal to the memory meter and the CUDA backend.
+// The books of blocks that another allocator hands out: CUDA's, which reports what it does but leaves no room
+// for a header before a block. Torch-free. Internal to the memory meter and the CUDA backend.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class ForeignBlocks {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::uintptr_t, Charge> charges_;  ///< of blocks that somebody was charged for when made
+  std::unordered_map<std::uintptr_t, Charge> charges_;  ///< of blocks that were charged when made
 };
 
 /// Those of the process; lives as long as it does, because static tensors may be freed after any destructor.

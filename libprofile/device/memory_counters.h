@@ -52,7 +52,7 @@ struct MemoryCounters {
 
 /// What one block is charged as.
 struct Charge {
-  MemoryCounters* owner = nullptr;  ///< null: nobody
+  MemoryCounters* owner = nullptr;  ///< null: no account
   std::int64_t bytes = 0;
   std::int64_t serial = 0;  ///< how many blocks the owner had charged before this one
 
@@ -62,7 +62,7 @@ struct Charge {
   }
 };
 
-/// The account that the calling thread charges for memory of this kind; null: nobody. Set by ChargeMemory only.
+/// The account that the calling thread charges for memory of this kind; null: none. Set by ChargeMemory only.
 MemoryCounters*& charged_account(DeviceKind kind);
 
 }  // namespace pp::profile::detail

@@ -74,7 +74,7 @@ class ChargeMemory {
   detail::MemoryCounters* previous_;
 };
 
-/// From now on nobody is charged for `block`. No other thread may hold it.
+/// From now on no account is charged for `block`. No other thread may hold it.
 void end_charge(const c10::DataPtr& block);
 
 /// Bytes charged to an account as if they were a block of their own, from construction to destruction: for

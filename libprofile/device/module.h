@@ -1,4 +1,4 @@
-// Parts of a program that are loaded when somebody needs them: the shared libraries in the folder lib/pp/
+// Parts of a program that are loaded when they are needed: the shared libraries in the folder lib/pp/
 // beside that of the running program. Torch-free.
 #pragma once
 

@@ -21,7 +21,7 @@ struct TypeRates {
   double product_flops_per_s = 0;  ///< peak of products of matrices
   double vector_flops_per_s = 0;   ///< of everything else
   double efficiency = 1;           ///< the share of the peak that large products reach
-  double half_flops = 0;           ///< a product of so many reaches half of that share
+  double half_flops = 0;           ///< FLOPs of a product that reaches half of that share
   std::optional<double> attention_efficiency = std::nullopt;  ///< in place of `efficiency`, of attention
   /// Of the rate of other products, what those reach whose rows are not multiples of 16 bytes.
   double unaligned_efficiency = 1;
@@ -46,7 +46,7 @@ struct DeviceSpec {
   double memory_rounding = 1;  ///< bytes that the allocator takes per byte of tensors, at least 1
   BytesPerSecond memory_bandwidth;
   double memory_efficiency = 1;    ///< the share of it that kernels reach
-  Bytes cache;                     ///< of what a kernel moves, so much comes at the cache's rate
+  Bytes cache;                     ///< the first bytes that a kernel moves, at the cache's rate
   BytesPerSecond cache_bandwidth;  ///< reached; not read without a cache
   double overlap = 1;              ///< of computing and moving, the share of the shorter that the longer hides
   Seconds kernel_overhead{};       ///< of each, whatever its size

@@ -21,8 +21,8 @@ using OutputTypes = std::map<std::pair<int, int>, at::ScalarType>;
 
 class BatchSource {
  public:
-  /// Draws the data set, charged to nobody, as no worker pays for the training data. `model` and `segment` must
-  /// outlive it; `types` of what other stages send.
+  /// Draws the data set, charged to no account, as no worker pays for the training data. `model` and `segment`
+  /// must outlive it; `types` of what other stages send.
   BatchSource(const ResolvedModel& model, const model::Segment& segment, std::vector<std::int64_t> sizes,
               DType dtype, OutputTypes types, std::uint64_t seed, const at::Device& device);
 
@@ -30,8 +30,8 @@ class BatchSource {
   void make(std::size_t size);
   void drop(std::size_t size);
   /// From here on the passes of size `size` get what other stages send from memory that their caches do not
-  /// hold, as it comes from other devices: other tensors each time, 16 MiB in all, charged to nobody. Behind
-  /// make().
+  /// hold, as it comes from other devices: other tensors each time, 16 MiB in all, charged to no account.
+  /// Behind make().
   void vary_boundaries(std::size_t size);
 
   /// As Segment::inputs(): the batch that was made, always the same.
@@ -53,7 +53,7 @@ class BatchSource {
     std::vector<at::Tensor> inputs;         ///< as Segment::inputs(); defined where a layer provides it
     std::vector<model::Tensors> gradients;  ///< as Segment::outputs()
     std::int64_t blocks = 0;
-    std::int64_t forwards = 0, backwards = 0;  ///< so many have been taken
+    std::int64_t forwards = 0, backwards = 0;  ///< taken so far
   };
   at::ScalarType type_of_sent(const TensorSource& source) const;
   /// [n, shape...] each, on the host.

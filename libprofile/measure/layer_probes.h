@@ -63,10 +63,10 @@ class ByteProbe final : public model::LayerObserver {
   void end(int position, Phase phase) override;
 
   /// Transient memory. Forward and backward: the peak above what the layers up to and including this one save,
-  /// which is what the pass still keeps then: inputs and outputs that nobody saves, gradients, fresh weight
+  /// which is what the pass still keeps then: inputs and outputs that no layer saves, gradients, fresh weight
   /// gradients, what kernels take. In forward with the data that it reads, or that layers around it read, as
-  /// far as nobody has saved them yet. The halves of backward, which leave more behind: the peak above what is
-  /// live at its begin, plus the output gradients. The largest of all.
+  /// far as no layer has saved them yet. The halves of backward, which leave more behind: the peak above what
+  /// is live at its begin, plus the output gradients. The largest of all.
   const std::vector<Bytes>& workspace() const { return workspace_; }
   /// Deferred weight-gradient bytes, what the weight gradients free: kept until then for them alone, or for
   /// layers behind that are done already.

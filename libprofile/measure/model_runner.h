@@ -124,7 +124,7 @@ class ModelRunner {
   std::vector<DataInput> data_inputs(std::size_t size) const;
   /// All that the layer reads stands in the batch.
   bool reads_batch_only(std::size_t position) const;
-  /// Of a batch of its own those that nobody else holds go with their last reader, as in a run.
+  /// Tensors of `batch` without another reference go with their last reader, as in a run.
   model::Pass forward(std::vector<at::Tensor> batch, model::LayerObserver* observer);
   /// A forward whose laps begin as the executor's: it reads a CUDA device's samples ahead, in another thread
   /// and stream, and cuts a CPU's within the operation.
@@ -133,7 +133,7 @@ class ModelRunner {
   /// One pass with every byte counted; fills `saved` and raises `workspace` of `bytes`.
   void probe_pass(std::size_t size, Laps laps, PassBytes& bytes);
   using InFlight = std::deque<model::Pass>;
-  /// Forwards until so many passes are in flight, and backwards until none is.
+  /// Forwards until `in_flight` passes are in flight; backwards until none is.
   void fill(InFlight& passes, std::size_t size, int in_flight);
   void drain(InFlight& passes, std::size_t size);
   void run_pass(InFlight& passes, const Visit& visit, VisitTimes& times);

@@ -47,7 +47,7 @@ class ProfiledDevices {
   DeviceProbes& probes(int device) { return probes_[static_cast<std::size_t>(device)]; }
   /// The first device's, which is every device's.
   const MemoryAccount& account() const { return accounts_.front(); }
-  /// For so much more on each.
+  /// For `bytes` more on each.
   bool have_room(Bytes bytes) const;
   int count() const { return subject_.options.devices.count; }
   bool is_cuda() const { return subject_.options.devices.kind == DeviceKind::cuda; }

@@ -13,7 +13,7 @@ struct StoppingRule {
   /// fresh memory make them slow.
   int warm_up_passes = 3;
   /// Passes that follow each other feel the same neighbours, so that precision is judged by the medians of
-  /// visits, of which there are so many at least, in so much time at least.
+  /// visits: at least `min_visits` of them, over at least `min_time`.
   int min_visits = 8;
   Seconds min_time{1.0};
   /// Half-width of the 95 % interval of the median, as a share of it, that is narrow enough.

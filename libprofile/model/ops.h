@@ -128,7 +128,7 @@ std::vector<std::string_view> runnable_losses();
 std::uint64_t mix(const RandomKey& key, int layer);
 
 at::ScalarType scalar_type(DType dtype);
-/// Of a tensor with so many dimensions: channels_last is for four.
+/// Of a tensor with `dims` dimensions: channels_last is for four.
 at::MemoryFormat memory_format(MemoryFormat format, std::int64_t dims);
 
 }  // namespace pp::model

@@ -142,7 +142,7 @@ class Segment {
   /// moved from by the caller afterwards.
   Pass forward(std::shared_ptr<const Weights> weights, TensorSpan inputs, const PassContext& context,
                LayerObserver* observer = nullptr) const;
-  /// The same of inputs that are given away: each goes with its last reader here, unless somebody keeps it.
+  /// The same of inputs that are given away: each goes with its last reader here, unless a layer keeps it.
   Pass forward(std::shared_ptr<const Weights> weights, Tensors&& inputs, const PassContext& context,
                LayerObserver* observer = nullptr) const;
 

@@ -30,7 +30,7 @@ struct SegmentPlan {
   std::vector<bool> input_gradient;
   std::vector<PlannedLayer> order;  ///< in the order of execution
   std::vector<int> output_tensor;   ///< of outputs[k]
-  std::vector<int> last_use;        ///< per tensor: the last layer that reads it; -1: nobody here
+  std::vector<int> last_use;        ///< per tensor: the last layer that reads it; -1: none here
   std::vector<bool> leaves;         ///< per tensor: it is one of the outputs, or the loss
   int tensor_count() const { return static_cast<int>(last_use.size()); }
 };

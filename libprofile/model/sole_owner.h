@@ -5,8 +5,8 @@
 
 namespace pp::model {
 
-/// Nobody else refers to the tensor or to its memory. Storages that cannot be resized are taken to borrow
-/// theirs: tensors received by reference (device/hand_over.h), data of others.
+/// There is no other reference to the tensor or to its memory. Storages that cannot be resized are taken to
+/// borrow theirs: tensors received by reference (device/hand_over.h), data of others.
 inline bool is_sole_owner(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.storage().resizable();
 }

@@ -12,7 +12,7 @@ namespace pp::profile {
 struct LayerSvgOptions {
   LayerOrder order = LayerOrder::model;
   std::optional<std::int64_t> micro_batch_size = std::nullopt;  ///< none: the largest measured
-  int limit = 0;       ///< the first so many layers of the order; 0: all
+  int limit = 0;       ///< number of layers, the first of the order; 0: all
   double width = 900;  ///< pixels, at least 500
 };
 

@@ -22,7 +22,7 @@ struct FreeCase {
   std::vector<int> order, sizes;
   auto operator<=>(const FreeCase&) const = default;
 };
-/// Those of which nothing fits on so many devices, nor then on fewer.
+/// Cases of which nothing fits on this number of devices, nor then on fewer.
 using NothingFits = std::map<FreeCase, int>;
 
 /// What plans on this machine and on larger ones have come to.

@@ -37,7 +37,7 @@ PlacedFinalists placed_finalists(const PlanCase& one, const Cluster& cluster, co
 
 /// Seconds of compute of all micro-batches at the least.
 double all_work(const PlanCase& one);
-/// All the work shared evenly by the devices of the case: no plan on at most so many is faster. Seconds per
+/// All the work shared evenly by the devices of the case: no plan on them is faster. Seconds per
 /// step.
 double shared_work(const PlanCase& one);
 

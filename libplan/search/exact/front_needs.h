@@ -18,7 +18,7 @@ struct FrontNeeds {
   double refused = std::numeric_limits<double>::infinity();
 };
 
-/// As if there were nothing to exchange, nobody behind them and no rules about cuts: for each number of
+/// As if there were nothing to exchange, no layers behind them and no rules about cuts: for each number of
 /// replicas the last stage begins as early as it can within `limit` and the memory. Larger stages cost and hold
 /// no less. O(layers * devices).
 FrontNeeds front_needs(const SearchSpace& space, const StageCost& cost, const ReplicaCounts& counts,

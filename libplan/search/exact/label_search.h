@@ -4,7 +4,7 @@
 // dropped.
 //
 //                layers   0 1 | 2 3 4 | 5        labels at boundary 2: (devices, demand, sum) of the suffixes
-//                         relax  <----- known     2 3 4 | 5 that nobody beats
+//                         relax  <----- known     2 3 4 | 5 that none beats
 //
 // With a bound of the memory alone, loads and memory only grow towards the front: an end that fails once is
 // gone for good, and a queue slides over the rest. The exact memory need not grow, so every end is looked at.

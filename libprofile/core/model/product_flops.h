@@ -9,7 +9,7 @@
 
 namespace pp {
 
-/// Per sample. `backward` has the gradients of inputs that somebody needs and of weights that are trained, each
+/// Per sample. `backward` has the gradients of inputs that are needed and of weights that are trained, each
 /// as many FLOPs as the forward: twice that where all of both are computed.
 struct PassFlops {
   double forward = 0, backward = 0;

@@ -67,8 +67,8 @@ struct OpWork {
 enum class Positions { together, apart, causal };
 
 /// How devices divide an operation when they share every layer by splitting its tensors (Shoeybi et al.,
-/// Megatron-LM, 2019, sec. 3). `none`: nobody does. `elements`: each element by itself, so any part of the
-/// tensor does. `positions`: each position needs all of its features. `matrix`: by the weight's rows or
+/// Megatron-LM, 2019, sec. 3). `none`: it is not divided. `elements`: each element by itself, so any part of
+/// the tensor does. `positions`: each position needs all of its features. `matrix`: by the weight's rows or
 /// columns. `heads`: given queries, keys and values, by heads. `attention`: the same with both projections
 /// inside. `table`: by rows of the table. `classes`: of a loss, by the classes of its logits.
 enum class TensorSplit { none, elements, positions, matrix, heads, attention, table, classes };

@@ -10,7 +10,7 @@
 
 namespace pp::model::aten {
 
-/// The results that a call left on the stack, a list of tensors as so many. Empties the stack.
+/// The results that a call left on the stack, lists of tensors one by one. Empties the stack.
 Tensors tensors_of(torch::jit::Stack& stack);
 
 /// `[64 b, 49, 96]`, of a record; b are the samples.

@@ -14,8 +14,8 @@ namespace pp::model {
 bool is_hugging_face_config(const Json& json);
 
 /// `arguments`: `sequence=512,layers=4`, either or none. sequence: positions, by default
-/// max_position_embeddings, at most 2048; layers: the first so many blocks, by default all. The result is
-/// checked. Throws pp::Error (data) with the JSON pointer for the document, (usage) for the arguments.
+/// max_position_embeddings, at most 2048; layers: number of blocks from the first, by default all. The result
+/// is checked. Throws pp::Error (data) with the JSON pointer for the document, (usage) for the arguments.
 /// O(layers).
 ModelGraph build_hugging_face(const Json& config, std::string_view arguments = {});
 

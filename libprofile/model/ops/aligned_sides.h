@@ -12,7 +12,7 @@ namespace pp::model::ops {
 /// a copy would cost more than it brings.
 std::int64_t missing_columns(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options);
 
-/// With so many columns or rows of zeros behind the others; 0: `matrix` itself.
+/// With `more` columns or rows of zeros behind the others; 0: `matrix` itself.
 at::Tensor with_columns(const at::Tensor& matrix, std::int64_t more);
 at::Tensor with_rows(const at::Tensor& matrix, std::int64_t more);
 

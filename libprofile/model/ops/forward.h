@@ -29,9 +29,9 @@ inline void save(LayerContext& context, Tensors tensors) {
   if (context.saved != nullptr) *context.saved = std::move(tensors);
 }
 
-/// Whether the result may be written over the input `x`: nobody else reads it. So a chain of operations without
-/// parameters works in the memory of the layer in front of it. Not for weights, and not for gradients: one that
-/// another stage has sent is read-only, and what backward needs would depend on the cuts.
+/// Whether the result may be written over the input `x`: it has no other reader. So a chain of operations
+/// without parameters works in the memory of the layer in front of it. Not for weights, and not for gradients:
+/// one that another stage has sent is read-only, and what backward needs would depend on the cuts.
 inline bool may_overwrite(const at::Tensor& x) { return !at::GradMode::is_enabled() && is_sole_owner(x); }
 
 /// The forward of an op with one input and no parameters: input -> output.
