@@ -14,7 +14,7 @@
 namespace pp::plan {
 namespace {
 
-const std::string kTrainer = "torch.distributed.pipelining";
+const std::string kTorchPipeliningName = "torch.distributed.pipelining";
 
 [[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
   throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
@@ -153,8 +153,8 @@ std::vector<std::vector<std::string>> detail::stage_modules(const Plan& plan, co
 
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer);
-  const Json modules = detail::stage_modules(plan, kTrainer, lost);
+  detail::Lane lane = detail::lane_of(plan, kTorchPipeliningName);
+  const Json modules = detail::stage_modules(plan, kTorchPipeliningName, lost);
   if (plan.training.memory_format != MemoryFormat::contiguous)
     lost.add("tensors are contiguous between its stages, not " +
              std::string(name_of(plan.training.memory_format)));
@@ -166,7 +166,7 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
     lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
   detail::leave_out_recompute(plan, lane, lost);
   TrainerExport out;
-  out.lost = lost.settle(kTrainer);
+  out.lost = lost.settle(kTorchPipeliningName);
   out.files = {{"modules.json", dump_json(modules)},
                {"schedule.csv", detail::schedule_csv(lane)},
                {"settings.json", dump_json(settings_of(plan, lane))},

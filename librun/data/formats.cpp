@@ -37,8 +37,6 @@ const Row& row_of(DataFormat format) {
   return *std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) { return row.format == format; });
 }
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 fs::file_type type_of(const fs::path& path) {
   std::error_code reason;
   const fs::file_type type = fs::status(path, reason).type();

@@ -18,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::array kTypes{std::pair{ElementType::boolean, "b1"sv}, std::pair{ElementType::uint8, "u1"sv},
-                            std::pair{ElementType::int8, "i1"sv},    std::pair{ElementType::uint16, "u2"sv},
-                            std::pair{ElementType::int16, "i2"sv},   std::pair{ElementType::uint32, "u4"sv},
-                            std::pair{ElementType::int32, "i4"sv},   std::pair{ElementType::int64, "i8"sv},
-                            std::pair{ElementType::float16, "f2"sv}, std::pair{ElementType::float32, "f4"sv},
-                            std::pair{ElementType::float64, "f8"sv}};
+constexpr std::array kNpyTypes{std::pair{ElementType::boolean, "b1"sv}, std::pair{ElementType::uint8, "u1"sv},
+                               std::pair{ElementType::int8, "i1"sv},    std::pair{ElementType::uint16, "u2"sv},
+                               std::pair{ElementType::int16, "i2"sv},   std::pair{ElementType::uint32, "u4"sv},
+                               std::pair{ElementType::int32, "i4"sv},   std::pair{ElementType::int64, "i8"sv},
+                               std::pair{ElementType::float16, "f2"sv}, std::pair{ElementType::float32, "f4"sv},
+                               std::pair{ElementType::float64, "f8"sv}};
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::data, message); }
 [[noreturn]] void refuse_file(const std::string& message) { refuse("not a .npy file: " + message); }
@@ -100,7 +100,7 @@ struct Header {
 
 void set_type(Header& header, const std::string& descr) {
   std::string known;
-  for (const auto& [type, name] : kTypes) {
+  for (const auto& [type, name] : kNpyTypes) {
     known.append(known.empty() ? "" : ", ").append(name);
     if (descr.size() != 3 || descr.substr(1) != name) continue;
     if (descr[0] != '<' && descr[0] != '>' && !(size_of(type) == 1 && descr[0] == '|')) continue;

@@ -12,8 +12,6 @@ namespace pp::run {
 
 namespace {
 
-constexpr auto kWaiting = "the other workers of an all-reduce";
-
 at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
   return flat.narrow(0, slice.begin, slice.length());
 }
@@ -48,7 +46,7 @@ class SumOnHost : public PendingSum {
  protected:
   void await() {
     coordinator_.poll(
-        view_.worker(), [&] { return messages_.done(); }, [] { return kWaiting; });
+        view_.worker(), [&] { return messages_.done(); }, [] { return kOtherMembers; });
   }
 
   const GroupView view_;
@@ -166,7 +164,7 @@ void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Te
   messages.keep(host);
   hand_out(view, messages, host, slices);
   coordinator.poll(
-      view.worker(), [&] { return messages.done(); }, [] { return kWaiting; });
+      view.worker(), [&] { return messages.done(); }, [] { return kOtherMembers; });
   if (!host.is_same(mine)) mine.copy_(host, /*non_blocking=*/true);
 }
 

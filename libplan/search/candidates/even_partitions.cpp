@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <functional>
 
+#include "libplan/cost/constants.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
-constexpr int kHalvings = 20;       ///< what they leave is far below a layer
+constexpr int kHalvings = 20;  ///< what they leave is far below a layer
 
 /// Whether layers from a boundary on make so many stages, each within [least, most] seconds.
 class Reach {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/cost/constants.h"
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/graph_candidates.h"
@@ -11,8 +12,6 @@
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {

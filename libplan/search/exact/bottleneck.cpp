@@ -4,13 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "libplan/cost/constants.h"
 #include "libplan/search/exact/bisect.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Devices in the upper half, stages in the lower: compares as (devices, stages), both up to 2^31 - 1.
 using Key = std::int64_t;
