@@ -18,7 +18,7 @@ namespace {
 
 const std::string kMegatronName = "Megatron-LM";
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_megatron(const std::string& why) {
   throw Error(ErrorKind::data, kMegatronName + " cannot run this plan: " + why);
 }
 
@@ -42,7 +42,8 @@ void check_tied(const Plan& plan) {
   const auto last = StageId{static_cast<int>(plan.stages.size()) - 1};
   for (const TiedParameter& tied : plan.tied) {
     if (tied.stages == std::vector{StageId{0}, last}) continue;
-    refuse(tied.parameter + " has copies in stages other than the first and the last; plan with --tied stage");
+    refuse_megatron(tied.parameter +
+                    " has copies in stages other than the first and the last; plan with --tied stage");
   }
 }
 
@@ -54,8 +55,8 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
     for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
       const int stage = lane.stages[at(w)][c];
       if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
-      refuse("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
-             "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
+      refuse_megatron("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
+                      "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
     }
   }
   ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
@@ -64,8 +65,8 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
                           .window = WindowRule::published,
                           .chunks_per_worker = stages / workers};
   if (stages > workers && lane.micro_batches % workers != 0) {
-    refuse("interleaved stages need a multiple of " + std::to_string(workers) +
-           " micro-batches, the plan has " + std::to_string(lane.micro_batches));
+    refuse_megatron("interleaved stages need a multiple of " + std::to_string(workers) +
+                    " micro-batches, the plan has " + std::to_string(lane.micro_batches));
   }
   const ProgramSet own = program_set(request);
   for (std::size_t w = 0; w < lane.programs.size(); ++w) {

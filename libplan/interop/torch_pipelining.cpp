@@ -16,10 +16,6 @@ namespace {
 
 const std::string kTorchPipeliningName = "torch.distributed.pipelining";
 
-[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
-}
-
 /// The runtime hands tensors from a stage to the next one only, and data to the first.
 void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, const std::string& trainer) {
   for (std::size_t i = 0; i < stage_of.size(); ++i) {
@@ -28,10 +24,11 @@ void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, c
       const bool data = source.kind != TensorSource::Kind::layer;
       if (data ? stage_of[i] == 0 : stage_of[i] - stage_of[from] <= 1) continue;
       const std::string what = data ? "the data" : "the output of " + model.graph.layers[from].name;
-      refuse(trainer, model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) + " reads " +
-                          what + (data ? "" : " in stage " + std::to_string(stage_of[from])) +
-                          ", which its runtime hands to the " + (data ? "first" : "next") +
-                          " stage only; plan with cuts that keep the two closer");
+      detail::refuse_plan(trainer, model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) +
+                                       " reads " + what +
+                                       (data ? "" : " in stage " + std::to_string(stage_of[from])) +
+                                       ", which its runtime hands to the " + (data ? "first" : "next") +
+                                       " stage only; plan with cuts that keep the two closer");
     }
   }
 }
@@ -95,7 +92,8 @@ std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::ve
   }
   for (std::size_t s = 1; s < stages.size(); ++s) {
     if (stages[s].empty())
-      refuse(trainer, "no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
+      detail::refuse_plan(trainer,
+                          "no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
   }
   return stages;
 }

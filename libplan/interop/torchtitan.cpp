@@ -15,7 +15,7 @@ namespace {
 
 const std::string kTorchTitanName = "TorchTitan";
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_torchtitan(const std::string& why) {
   throw Error(ErrorKind::data, kTorchTitanName + " cannot run this plan: " + why);
 }
 
@@ -49,7 +49,7 @@ std::string schedule_class(const detail::Lane& lane) {
   }
   if (loop) return lane.stages.front().size() == 1 ? "1F1B" : "Interleaved1F1B";
   if (v) return "ZBVZeroBubble";
-  refuse("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
+  refuse_torchtitan("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
 }
 
 std::string optimizer_name(OptimizerName name, detail::LossList& lost) {

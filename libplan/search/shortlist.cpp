@@ -23,8 +23,9 @@ constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut 
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
-constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
+constexpr std::size_t kAtOnce = 8;  ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kImprovedFinalists =
+    200'000;                                      ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
 constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
 constexpr double kFar = 1.25;       ///< Shortlist::far(), relative to the best
@@ -309,7 +310,7 @@ void Shortlist::improve(const ScheduleRow& schedule, int devices) {
     if (a.ranked_step() != b.ranked_step() || a.bound == b.bound) return ranks_before(a, b);
     return a.bound < b.bound;
   });
-  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImproved;
+  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImprovedFinalists;
   for (Finalist& finalist : starts) {
     if (operations <= 0 || stops(devices)) break;
     if (!tried_.insert(shape(finalist)).second) continue;

@@ -12,10 +12,6 @@ namespace pp::run {
 
 namespace {
 
-at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
-  return flat.narrow(0, slice.begin, slice.length());
-}
-
 // Each slice from its owner to all others.
 void hand_out(const GroupView& view, Bundle& messages, const at::Tensor& flat, std::span<const Slice> slices) {
   for (const Slice& slice : slices) {

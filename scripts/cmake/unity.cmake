@@ -2,7 +2,7 @@
 # once. PP_UNITY=OFF (preset dev) compiles every file on its own, and shows one that leans on its neighbours.
 include_guard()
 
-set(PP_UNITY_SIZE 6)  # files to a unit: what an edit compiles again
+set(PP_UNITY_SIZE 5)  # files to a unit: what an edit compiles again
 
 # pp_unity(RESULT TARGET SOURCES...): the sources to give to a target in the place of these: neighbours in the list share
 # a unit, so file-local names differ within a target. Generated files and objects stay as they are. The units name files

@@ -174,7 +174,7 @@ at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerCont
 
 /// What the written backward needs: queries and keys as placed, or with norms as they came, with their inverse
 /// root mean squares; values as they came, of a packed input by heads.
-enum Saved : std::size_t {
+enum SavedGroups : std::size_t {
   kQueries,
   kKeys,
   kValues,
