@@ -10,13 +10,13 @@ namespace large_test {
 
 using namespace pp;
 using namespace pp::plan;
-using pp::test::make_profile;
+using pp::plan::test::make_profile;
 
 namespace {
 
 /// 40 layers of 1 to 3 ms forward, twice that backward, 1 MB of weights and 100 kB between them.
 Profile forty_layers() {
-  pp::test::ProfileSpec spec;
+  pp::plan::test::ProfileSpec spec;
   for (int l = 0; l < 40; ++l) {
     const double forward = 1 + l * 7 % 5 / 2.0;
     spec.layers.push_back({forward, 2 * forward, 1'000'000, 100'000, 200'000});
@@ -87,7 +87,7 @@ TEST_SUITE("libplan/search/large") {
   TEST_CASE("the certificate says that equal replicas alone were searched, on a flat machine too") {
     const Profile profile = forty_layers();
     const auto searched = [&](int devices) {
-      return std::get<Plan>(find_plan(profile, pp::test::make_cluster(devices), request_of(24)))
+      return std::get<Plan>(find_plan(profile, pp::plan::test::make_cluster(devices), request_of(24)))
           .certificate.search;
     };
     // 40 layers times 640^2 devices are more than 16 million.
