@@ -5,18 +5,18 @@
 namespace pp::plan {
 namespace {
 
-std::string in_quotes(std::string_view name) { return std::string("\"").append(name).append("\""); }
+std::string quoted_name(std::string_view name) { return std::string("\"").append(name).append("\""); }
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
+[[noreturn]] void fail_at(const std::string& where, const std::string& message) {
   throw Error(ErrorKind::data, where + ": " + message);
 }
 
 void check_layers(const Stage& stage, const std::string& where) {
   for (auto layer = stage.recompute.begin(); layer != stage.recompute.end(); ++layer) {
     if (std::ranges::count(stage.layers, *layer) == 0)
-      fail(where, "layer " + in_quotes(*layer) + " is not in the stage");
+      fail_at(where, "layer " + quoted_name(*layer) + " is not in the stage");
     if (std::count(stage.recompute.begin(), layer, *layer) > 0)
-      fail(where, "layer " + in_quotes(*layer) + " stands twice");
+      fail_at(where, "layer " + quoted_name(*layer) + " stands twice");
   }
 }
 
@@ -56,13 +56,14 @@ void check_recompute(const Plan& plan) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const std::string where = "/stages/" + std::to_string(s) + "/recompute";
     if (whole[s] && policy == RecomputePolicy::never) {
-      fail("/schedule/recompute",
-           "is \"never\", but the programs have " + to_text(*whole[s]) + "; use \"per_stage\"");
+      fail_at("/schedule/recompute",
+              "is \"never\", but the programs have " + to_text(*whole[s]) + "; use \"per_stage\"");
     }
     if (plan.stages[s].recompute.empty()) continue;
     if (policy != RecomputePolicy::per_stage)
-      fail(where, "must be empty with recompute " + in_quotes(name_of(policy)) + "; use \"per_stage\"");
-    if (whole[s]) fail(where, "must be empty: the programs run the whole stage again, " + to_text(*whole[s]));
+      fail_at(where, "must be empty with recompute " + quoted_name(name_of(policy)) + "; use \"per_stage\"");
+    if (whole[s])
+      fail_at(where, "must be empty: the programs run the whole stage again, " + to_text(*whole[s]));
     check_layers(plan.stages[s], where);
   }
 }

@@ -191,7 +191,7 @@ Json to_json(const StageEdge& edge) {
 
 /// Of anything with a to_json() above.
 template <class T>
-Json array_json(const std::vector<T>& values) {
+Json shares_json(const std::vector<T>& values) {
   Json json = Json::array();
   for (const T& value : values) json.push_back(to_json(value));
   return json;
@@ -227,10 +227,10 @@ Json to_json(const Prediction& prediction) {
   json["makespan_s"] = prediction.makespan.count();
   json["samples_per_s"] = prediction.samples_per_s;
   json["bubble_fraction"] = prediction.bubble_fraction;
-  json["workers"] = array_json(prediction.workers);
-  json["links"] = array_json(prediction.links);
-  json["stages"] = array_json(prediction.stages);
-  json["edges"] = array_json(prediction.edges);
+  json["workers"] = shares_json(prediction.workers);
+  json["links"] = shares_json(prediction.links);
+  json["stages"] = shares_json(prediction.stages);
+  json["edges"] = shares_json(prediction.edges);
   json["micro_batch_scale"] = prediction.micro_batch_scale;
   if (!prediction.micro_batch_bytes.empty()) json["micro_batch_bytes"] = prediction.micro_batch_bytes;
   json["all_reduce_overlap"] = prediction.all_reduce_overlap;

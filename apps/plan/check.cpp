@@ -12,12 +12,12 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct CheckOptions {
   std::string plan;
   std::string profile;
 };
 
-void check(const Options& options, const cli::Shell& shell) {
+void check(const CheckOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   if (!options.profile.empty()) {
@@ -36,7 +36,7 @@ void check(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_check(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckOptions>();
   const cli::Command command = app.add_subcommand("check", "check a plan: stages, workers, programs, memory");
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command.add_option("--profile", options->profile, "also that the plan was made from this profile")

@@ -14,7 +14,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::string profile;
   ClusterOptions cluster;
   RequestOptions request;
@@ -57,7 +57,7 @@ std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours) {
           cli::cell(static_cast<double>(peak_bytes(plan)) / 1048576)};
 }
 
-void compare(const Options& options, cli::Shell& shell) {
+void compare(const CompareOptions& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
   plan::PlanRequest request = to_request(options.request);
   SearchClock clock("comparing", options.request.time_limit, shell);
@@ -87,7 +87,7 @@ void compare(const Options& options, cli::Shell& shell) {
 }  // namespace
 
 void add_compare(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   const cli::Command command =
       app.add_subcommand("compare", "our plan beside every baseline's, priced by one simulator");
   command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");

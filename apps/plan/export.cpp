@@ -30,7 +30,7 @@ struct EnumNames<plan_tool::ExportFormat> {
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::string plan;
   std::string format = "pipedream";
   std::string profile;
@@ -38,7 +38,7 @@ struct Options {
   bool lossy = false;
 };
 
-std::string pipedream_text(const Options& options, const plan::Plan& plan) {
+std::string pipedream_text(const ExportOptions& options, const plan::Plan& plan) {
   if (options.profile.empty())
     throw Error(ErrorKind::usage, "--format pipedream needs --profile: times and sizes stand in its lines");
   const Profile profile = cli::load(options.profile, parse_profile);
@@ -71,7 +71,7 @@ plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, 
   return plan::export_megatron(plan, losses);
 }
 
-void export_plan(const Options& options) {
+void export_plan(const ExportOptions& options) {
   const auto format = parse_enum<ExportFormat>(options.format, "--format", ErrorKind::usage);
   const auto losses = options.lossy ? plan::Losses::leave_out : plan::Losses::refuse;
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
@@ -97,7 +97,7 @@ void export_plan(const Options& options) {
 }  // namespace
 
 void add_export(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   const cli::Command command = app.add_subcommand("export", "write a plan for other trainers and planners");
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command

@@ -31,7 +31,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct MakeOptions {
   std::vector<std::string> profiles;
   std::string output;
   std::string alternatives;  ///< folder
@@ -60,7 +60,7 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
   if (!none.remedy.empty()) cli::say(shell.tool, "this would fit: " + none.remedy);
 }
 
-void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::Shell& shell) {
+void make_peer_plan(const MakeOptions& options, const plan::PeerOptions& peer, cli::Shell& shell) {
   if (options.profiles.size() > 1)
     throw Error(ErrorKind::usage, "several profiles: only for --cost-model pp; give one");
   for (const auto& [option, given] :
@@ -88,7 +88,7 @@ void make_peer_plan(const Options& options, const plan::PeerOptions& peer, cli::
 }
 
 /// Where --explain has no place to speak: stdout is the plan alone, or the plan is a peer's.
-void refuse_mute_explain(const Options& options, const cli::Shell& shell, bool peer) {
+void refuse_mute_explain(const MakeOptions& options, const cli::Shell& shell, bool peer) {
   if (peer) throw Error(ErrorKind::usage, "--explain: only for --cost-model pp; leave one of the two out");
   if (options.output == "-" || (shell.json && options.output.empty()))
     throw Error(ErrorKind::usage, "--explain: stdout is the plan alone; write the plan to a file with -o FILE");
@@ -118,7 +118,7 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
   return result;
 }
 
-plan::PlanRequest request_for(const PlanningCase& one, const Options& options) {
+plan::PlanRequest request_for(const PlanningCase& one, const MakeOptions& options) {
   plan::PlanRequest request = to_request(options.request);
   if (options.trainer) request = plan::for_trainer(*options.trainer, std::move(request), one.profile.dtype);
   return plan::narrowed(one.profile, one.cluster, request, parse_strategy(options.strategy));
@@ -131,7 +131,7 @@ void complete(plan::Plan& plan, const PlanningCase& one, const plan::PlanRequest
   plan.calibration = one.calibration;
 }
 
-plan::MachinePlans plans_for(const PlanningCase& one, const Options& options, Seconds& left,
+plan::MachinePlans plans_for(const PlanningCase& one, const MakeOptions& options, Seconds& left,
                              const cli::Shell& shell) {
   plan::PlanRequest request = request_for(one, options);
   const auto work = [&] { return plan::make_plans(one.profile, one.cluster, request); };
@@ -149,7 +149,7 @@ plan::MachinePlans plans_for(const PlanningCase& one, const Options& options, Se
 }
 
 /// Each profile may take its part of the time.
-std::vector<plan::MachinePlans> plans_for(std::span<const PlanningCase> cases, const Options& options,
+std::vector<plan::MachinePlans> plans_for(std::span<const PlanningCase> cases, const MakeOptions& options,
                                           Seconds& left, const cli::Shell& shell) {
   if (cases.size() == 1) return {plans_for(cases.front(), options, left, shell)};
   std::vector<plan::MachinePlans> machines;
@@ -182,8 +182,8 @@ void write_alternatives(const std::vector<plan::Plan>& others, const std::string
 }
 
 /// Why the plan is what it is, on the machine that it is for.
-plan::Explanation explain(const plan::Plan& plan, std::span<const PlanningCase> cases, const Options& options,
-                          Seconds& left, const cli::Shell& shell) {
+plan::Explanation explain(const plan::Plan& plan, std::span<const PlanningCase> cases,
+                          const MakeOptions& options, Seconds& left, const cli::Shell& shell) {
   const PlanningCase& chosen = *std::ranges::find(cases, plan.profile_hash, &PlanningCase::hash);
   plan::PlanRequest request = request_for(chosen, options);
   plan::Explanation why = timed("explaining", left, request, shell,
@@ -193,7 +193,7 @@ plan::Explanation explain(const plan::Plan& plan, std::span<const PlanningCase> 
 }
 
 /// As where no plan fits: what the request leaves out and would help.
-void hint_at_recompute(const plan::Plan& plan, std::span<const PlanningCase> cases, const Options& options,
+void hint_at_recompute(const plan::Plan& plan, std::span<const PlanningCase> cases, const MakeOptions& options,
                        Seconds& left, const cli::Shell& shell) {
   const PlanningCase& chosen = *std::ranges::find(cases, plan.profile_hash, &PlanningCase::hash);
   plan::PlanRequest request = request_for(chosen, options);
@@ -206,7 +206,7 @@ void hint_at_recompute(const plan::Plan& plan, std::span<const PlanningCase> cas
   }
 }
 
-void make(const Options& options, cli::Shell& shell) {
+void make(const MakeOptions& options, cli::Shell& shell) {
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
   if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
   if (peer) return make_peer_plan(options, *peer, shell);
@@ -236,7 +236,7 @@ void make(const Options& options, cli::Shell& shell) {
 }  // namespace
 
 void add_make(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MakeOptions>();
   const cli::Command command =
       app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
   command

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kOurs = "pp";
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+[[noreturn]] void refuse_peer(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
 /// The levels of the cluster in the peers' terms.
 std::vector<plan::PeerLevel> peer_levels(const std::string& text) {
@@ -19,16 +19,17 @@ std::vector<plan::PeerLevel> peer_levels(const std::string& text) {
 /// `2x8`: two servers of eight devices.
 std::vector<plan::PeerLevel> parse_servers(const std::string& text) {
   const std::vector<int> counts = cli::parse_counts(text, 'x', "--servers");
-  if (counts.size() != 2) refuse("--servers: \"" + text + "\" is not servers x devices; write for example 2x8");
+  if (counts.size() != 2)
+    refuse_peer("--servers: \"" + text + "\" is not servers x devices; write for example 2x8");
   return {{counts[1], BytesPerSecond(0)}, {counts[0], BytesPerSecond(0)}};
 }
 
 std::vector<plan::PeerLevel> machine(const PeerArguments& arguments, const ClusterOptions& cluster) {
   const int given = static_cast<int>(cluster.devices > 0) + static_cast<int>(!cluster.levels.empty()) +
                     static_cast<int>(!arguments.servers.empty());
-  if (given > 1) refuse("--devices, --levels and --servers describe one machine; give one of them");
+  if (given > 1) refuse_peer("--devices, --levels and --servers describe one machine; give one of them");
   if (!cluster.file.empty())
-    refuse("a peer's cost model reads no --cluster; give --devices, --levels or --servers");
+    refuse_peer("a peer's cost model reads no --cluster; give --devices, --levels or --servers");
   if (!cluster.levels.empty()) return peer_levels(cluster.levels);
   if (!arguments.servers.empty()) return parse_servers(arguments.servers);
   if (cluster.devices == 0) return {};
@@ -40,13 +41,13 @@ plan::PeerStrategy parse_strategy(const std::string& strategy, const std::string
   // Of pipedream-code and pipedream-paper also what they have in common.
   if (strategy.empty() || strategy == model || strategy == model.substr(0, model.find('-')))
     return plan::PeerStrategy::released;
-  refuse("--strategy " + strategy + " does not go with --cost-model " + model + "; use auto or " + model);
+  refuse_peer("--strategy " + strategy + " does not go with --cost-model " + model + "; use auto or " + model);
 }
 
 void refuse_foreign(const PeerArguments& arguments, const ClusterOptions& cluster, const std::string& model) {
   const bool pipedream = model.starts_with("pipedream-");
   const auto belongs = [&](bool given, const char* option, bool allowed, const char* models) {
-    if (given && !allowed) refuse(std::string(option) + " belongs to --cost-model " + models);
+    if (given && !allowed) refuse_peer(std::string(option) + " belongs to --cost-model " + models);
   };
   belongs(!arguments.machines.empty(), "--machines", pipedream, "pipedream-code or pipedream-paper");
   belongs(arguments.no_activation_cost, "--no-activation-cost", pipedream, "pipedream-code or pipedream-paper");
@@ -83,8 +84,8 @@ std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, co
   plan::PeerOptions options;
   const auto model = find_enum<plan::PeerModel>(arguments.cost_model);
   if (!model) {
-    refuse("--cost-model: unknown name \"" + arguments.cost_model + "\"; use one of pp, " +
-           list_names<plan::PeerModel>());
+    refuse_peer("--cost-model: unknown name \"" + arguments.cost_model + "\"; use one of pp, " +
+                list_names<plan::PeerModel>());
   }
   options.model = *model;
   options.strategy = parse_strategy(strategy, arguments.cost_model);

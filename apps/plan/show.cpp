@@ -19,7 +19,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::vector<std::string> plans;
   std::string html;
   bool timeline = false;
@@ -40,7 +40,7 @@ int updates_to_show(const plan::Plan& plan) {
   return synchronous ? 1 : 3 * static_cast<int>(plan.workers.size());
 }
 
-std::vector<Shown> load_plans(const Options& options) {
+std::vector<Shown> load_plans(const ShowOptions& options) {
   std::vector<Shown> plans;
   for (const std::string& path : options.plans) {
     Shown& shown = plans.emplace_back(Shown{cli::input_name(path), cli::load(path, plan::parse_plan)});
@@ -73,7 +73,8 @@ std::string page(const std::vector<Shown>& plans, const std::vector<Simulated>& 
                              plan::explorer_data(given, timelines));
 }
 
-void print(const Options& options, const Shown& shown, const Simulated* simulated, const cli::Shell& shell) {
+void print(const ShowOptions& options, const Shown& shown, const Simulated* simulated,
+           const cli::Shell& shell) {
   const plan::Plan& plan = shown.plan;
   std::optional<plan::Throughput> throughput;
   if (!plan.predicted.workers.empty()) throughput = plan::throughput_of(plan, options.budget);
@@ -86,7 +87,7 @@ void print(const Options& options, const Shown& shown, const Simulated* simulate
   if (options.timeline) std::cout << '\n' << timeline(*simulated, options.pictures, cli::use_color(shell));
 }
 
-void show(const Options& options, const cli::Shell& shell) {
+void show(const ShowOptions& options, const cli::Shell& shell) {
   const bool several = options.plans.size() > 1;
   if (several && shell.json) {
     throw Error(ErrorKind::usage, "--json prints one plan, but " + std::to_string(options.plans.size()) +
@@ -113,7 +114,7 @@ void show(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_show(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   const cli::Command command =
       app.add_subcommand("show", "print plans: stages, promise, bound, alternatives; draw them");
   command.add_option("plan", options->plans, "a plan.json; several share the pictures' time axis")

@@ -22,7 +22,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   std::string plan;
   int updates = 1;
   PictureOptions pictures;
@@ -94,7 +94,7 @@ std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleF
   return text;
 }
 
-void simulate_plan(const Options& options, const cli::Shell& shell) {
+void simulate_plan(const SimulateOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
@@ -116,7 +116,7 @@ std::string study_title(const ScheduleOptions& options) {
   return request.name + ", " + counted(request.micro_batches, "micro-batch");
 }
 
-void simulate_schedule(const Options& options, const cli::Shell& shell) {
+void simulate_schedule(const SimulateOptions& options, const cli::Shell& shell) {
   const plan::ScheduleStudy study = study_of(options.schedule);
   cli::Output csv(options.to_csv);
   PictureFiles files(options.pictures);
@@ -140,7 +140,7 @@ void simulate_schedule(const Options& options, const cli::Shell& shell) {
     std::cout << plan::to_text(program) << '\n';
 }
 
-void simulate(const Options& options, const cli::Shell& shell) {
+void simulate(const SimulateOptions& options, const cli::Shell& shell) {
   if (!options.plan.empty()) return simulate_plan(options, shell);
   if (options.schedule.study.request.name.empty() && options.schedule.csv.empty())
     throw Error(ErrorKind::usage, "nothing to simulate; name a plan.json, --schedule NAME, or --csv FILE");
@@ -150,7 +150,7 @@ void simulate(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_simulate(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   const cli::Command command =
       app.add_subcommand("simulate", "simulate a plan's step, or a schedule by itself");
   const cli::Option plan = command.add_option("plan", options->plan, "a plan.json").type_name("PLAN");

@@ -16,7 +16,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct StudyOptions {
   std::string input;
   ClusterOptions cluster;
   plan::PlanRequest request;
@@ -94,7 +94,7 @@ std::string study_text(const plan::PipelineStudy& study) {
 }
 
 /// What says how a profile is cut and run has no meaning for stage times, which say it all.
-void refuse_profile_options(const Options& options) {
+void refuse_profile_options(const StudyOptions& options) {
   for (const auto& [option, given] : {std::pair{"--stages", options.request.stages.has_value()},
                                       {"--cuts", !options.cuts.empty()},
                                       {"--mini-batch", options.request.mini_batch > 0},
@@ -109,7 +109,7 @@ void refuse_profile_options(const Options& options) {
   }
 }
 
-plan::StageTimeTables times_of(const Options& options, const Profile& profile) {
+plan::StageTimeTables times_of(const StudyOptions& options, const Profile& profile) {
   plan::PlanRequest request = options.request;
   if (!options.cuts.empty()) request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
   std::vector<int> counts;
@@ -119,14 +119,14 @@ plan::StageTimeTables times_of(const Options& options, const Profile& profile) {
   return plan::profile_stage_times(profile, cluster, request, counts);
 }
 
-plan::StageTimeTables load_times(const Options& options) {
+plan::StageTimeTables load_times(const StudyOptions& options) {
   auto input = cli::load(options.input, plan::parse_study_input);
   if (const auto* profile = std::get_if<Profile>(&input)) return times_of(options, *profile);
   refuse_profile_options(options);
   return std::get<plan::StageTimeTables>(std::move(input));
 }
 
-void run_study(const Options& options, const cli::Shell& shell) {
+void run_study(const StudyOptions& options, const cli::Shell& shell) {
   const plan::PipelineStudy study = plan::study(load_times(options));
   cli::Output csv(options.csv);
   if (csv.wanted()) csv.write(plan::study_csv(study));
@@ -136,7 +136,7 @@ void run_study(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_study(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StudyOptions>();
   const cli::Command command = app.add_subcommand(
       "study", "time and efficiency of forwards by formula, the best number of micro-batches");
   command.add_option("input", options->input, "a profile.json, or the times of stages: stage-times.json")

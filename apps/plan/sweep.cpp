@@ -19,7 +19,7 @@
 namespace pp::plan_tool {
 namespace {
 
-struct Options {
+struct SweepOptions {
   std::vector<std::string> profiles;
   ClusterOptions cluster;
   std::string devices, nodes;
@@ -36,7 +36,7 @@ struct Options {
 };
 
 /// The machines of the grid.
-std::vector<ClusterOptions> machines_of(const Options& options) {
+std::vector<ClusterOptions> machines_of(const SweepOptions& options) {
   if (options.devices.empty() && options.nodes.empty()) return {options.cluster};
   std::vector<ClusterOptions> machines;
   const bool nodes = !options.nodes.empty();
@@ -49,7 +49,7 @@ std::vector<ClusterOptions> machines_of(const Options& options) {
 }
 
 /// Per profile, each machine in its devices.
-std::vector<std::vector<Cluster>> clusters_of(const Options& options, std::vector<PlanningCase>& cases) {
+std::vector<std::vector<Cluster>> clusters_of(const SweepOptions& options, std::vector<PlanningCase>& cases) {
   std::vector<std::vector<Cluster>> clusters(cases.size());
   for (const ClusterOptions& machine : machines_of(options)) {
     place(cases, machine);
@@ -65,7 +65,7 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
-plan::SweepSpec spec_of(const Options& options, const Profile& profile, std::vector<Cluster> clusters) {
+plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std::vector<Cluster> clusters) {
   plan::PlanRequest request = to_request(options.request);
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {
@@ -179,14 +179,14 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
 }
 
 /// The model, and what all combinations have in common.
-std::string picture_title(const Options& options, const Profile& profile) {
+std::string picture_title(const SweepOptions& options, const Profile& profile) {
   std::string title = profile.model.name + ", mini-batch " + std::to_string(options.request.request.mini_batch);
   if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
   if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);
 }
 
-std::vector<plan::SweepRow> rows_of(const Options& options, std::vector<PlanningCase>& cases) {
+std::vector<plan::SweepRow> rows_of(const SweepOptions& options, std::vector<PlanningCase>& cases) {
   std::vector<std::vector<Cluster>> clusters = clusters_of(options, cases);
   std::vector<std::vector<plan::SweepRow>> sweeps;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -196,7 +196,7 @@ std::vector<plan::SweepRow> rows_of(const Options& options, std::vector<Planning
   return plan::best_rows(sweeps);
 }
 
-void run_sweep(const Options& options, cli::Shell& shell) {
+void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   calibrate(cases, options.reports);
   cli::Output csv(options.csv);
@@ -217,7 +217,7 @@ void run_sweep(const Options& options, cli::Shell& shell) {
   }
 }
 
-void add_grid_options(const cli::Command& command, Options& options) {
+void add_grid_options(const cli::Command& command, SweepOptions& options) {
   const cli::Option devices =
       command.add_option("--devices", options.devices, "numbers of equal devices of the profile's kind")
           .type_name("N,N");
@@ -253,7 +253,7 @@ void add_grid_options(const cli::Command& command, Options& options) {
 }  // namespace
 
 void add_sweep(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepOptions>();
   const cli::Command command =
       app.add_subcommand("sweep", "the best plan for every combination of devices, schedule and micro-batches");
   command

@@ -14,7 +14,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct DiffOptions {
   std::string first, second;
   std::optional<std::int64_t> micro_batch_size;
 };
@@ -69,7 +69,7 @@ std::string diff_text(const profile::ProfileDiff& diff) {
          " of " + std::to_string(diff.layers.size()) + " layers differ by no more than their spread\n";
 }
 
-void diff(const Options& options, const cli::Shell& shell) {
+void diff(const DiffOptions& options, const cli::Shell& shell) {
   const Profile first = cli::load(options.first, parse_profile);
   const Profile second = cli::load(options.second, parse_profile);
   const profile::ProfileDiff diff = profile::diff_profiles(first, second, options.micro_batch_size);
@@ -79,7 +79,7 @@ void diff(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_diff(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DiffOptions>();
   const cli::Command command = app.add_subcommand("diff", "compare two profiles layer by layer");
   command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
   command.add_option("second", options->second, "another one").required().type_name("SECOND");

@@ -16,7 +16,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct EstimateOptions {
   std::string model;
   std::string device;
   std::string output;
@@ -30,7 +30,7 @@ struct Options {
 };
 
 /// What the command line says of it, the rest from the device's file.
-std::optional<Link> tensor_link_of(const Options& options, const profile::DeviceSpec& device) {
+std::optional<Link> tensor_link_of(const EstimateOptions& options, const profile::DeviceSpec& device) {
   if (options.tensor_link.empty() && options.tensor_latency.empty()) return device.tensor_link;
   if (options.tensor_link.empty() && !device.tensor_link) {
     throw Error(ErrorKind::usage, "--tensor-latency " + options.tensor_latency + " is of a link that device " +
@@ -42,7 +42,7 @@ std::optional<Link> tensor_link_of(const Options& options, const profile::Device
   return link;
 }
 
-profile::EstimateOptions settings_of(const Options& options, const profile::DeviceSpec& device) {
+profile::EstimateOptions settings_of(const EstimateOptions& options, const profile::DeviceSpec& device) {
   profile::EstimateOptions settings{.automatic_sizes = options.sizes == "auto",
                                     .dtype = options.dtype,
                                     .tensor_degree = options.tensor,
@@ -56,7 +56,7 @@ profile::EstimateOptions settings_of(const Options& options, const profile::Devi
   return settings;
 }
 
-void estimate(const Options& options, const cli::Shell& shell) {
+void estimate(const EstimateOptions& options, const cli::Shell& shell) {
   const profile::DeviceSpec device =
       cli::load(cli::shipped_document(options.device, "devices", "--device-spec"), profile::parse_device_spec);
   const profile::EstimateOptions settings = settings_of(options, device);
@@ -67,7 +67,7 @@ void estimate(const Options& options, const cli::Shell& shell) {
   write_profile(profile, output, shell);
 }
 
-void add_tensor_options(const cli::Command& command, Options& options) {
+void add_tensor_options(const cli::Command& command, EstimateOptions& options) {
   const std::string group = "Tensor group";
   command
       .add_option(
@@ -96,7 +96,7 @@ void add_tensor_options(const cli::Command& command, Options& options) {
 }  // namespace
 
 void add_estimate(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EstimateOptions>();
   const cli::Command command =
       app.add_subcommand("estimate", "a profile from FLOPs and bytes, for a device that is not at hand");
   command

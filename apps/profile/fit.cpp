@@ -22,7 +22,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct FitOptions {
   std::vector<std::string> runs;
   std::string device;
   std::string output;
@@ -198,7 +198,7 @@ std::string source_of(const Result& result, const std::string& source) {
   return text;
 }
 
-void fit(const Options& options, const cli::Shell& shell) {
+void fit(const FitOptions& options, const cli::Shell& shell) {
   const profile::DeviceSpec start =
       cli::load(cli::shipped_document(options.device, "devices", "--device-spec"), profile::parse_device_spec);
   const Measured measured = load_runs(options.runs, start);
@@ -220,7 +220,7 @@ void fit(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_fit(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FitOptions>();
   const cli::Command command =
       app.add_subcommand("fit", "a device's figures from measured training steps, for estimates");
   command

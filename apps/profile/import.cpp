@@ -19,7 +19,7 @@ namespace {
 
 enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper, sailor };
 
-struct Options {
+struct ImportOptions {
   std::string file;
   std::string output;
   Format format = Format::automatic;
@@ -53,7 +53,7 @@ Format recognised(std::string_view text) {
   return text.find("\"TMPCs\"") != std::string_view::npos ? Format::piper : Format::dnn_partitioning;
 }
 
-plan::TimeUnit time_unit(const Options& options) {
+plan::TimeUnit time_unit(const ImportOptions& options) {
   if (options.time_unit.empty()) {
     throw Error(ErrorKind::usage,
                 "Piper's files do not say their unit of time; add --time-unit s or --time-unit ms");
@@ -61,7 +61,7 @@ plan::TimeUnit time_unit(const Options& options) {
   return parse_enum<plan::TimeUnit>(options.time_unit, "--time-unit", ErrorKind::usage);
 }
 
-Profile import_sailor(std::string_view text, const Options& options) {
+Profile import_sailor(std::string_view text, const ImportOptions& options) {
   if (options.entry.empty() || options.sizes.empty()) {
     throw Error(ErrorKind::usage,
                 "Sailor's files have times of several models and GPUs, and no bytes; add --entry MODEL/GPU and "
@@ -70,7 +70,7 @@ Profile import_sailor(std::string_view text, const Options& options) {
   return plan::import_sailor(text, options.entry, cli::load(options.sizes, parse_profile));
 }
 
-Profile import_as(Format format, std::string_view text, const std::string& name, const Options& options) {
+Profile import_as(Format format, std::string_view text, const std::string& name, const ImportOptions& options) {
   const int batch_size = options.batch_size > 0 ? options.batch_size : plan::batch_size_in_name(name);
   switch (format) {
     case Format::automatic: return import_as(recognised(text), text, name, options);
@@ -83,7 +83,7 @@ Profile import_as(Format format, std::string_view text, const std::string& name,
   throw Error(ErrorKind::internal, "unknown format");
 }
 
-void import(const Options& options, const cli::Shell& shell) {
+void import(const ImportOptions& options, const cli::Shell& shell) {
   const std::string name =
       options.file == "-" ? "imported" : std::filesystem::path(options.file).stem().string();
   const Profile profile = cli::load(
@@ -98,7 +98,7 @@ void import(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_import(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   const cli::Command command = app.add_subcommand("import", "turn another planner's profile into profile.json");
   command.add_option("file", options->file, "the foreign file").required().type_name("FILE");
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");

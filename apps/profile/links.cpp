@@ -31,7 +31,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct LinksOptions {
   std::string devices;  ///< empty: cpu:2x1, or the ranks of mpirun
   std::string output;
   run::LinkSweep sweep;
@@ -123,7 +123,7 @@ void print(Cluster cluster, cli::Output& output, const cli::Shell& shell) {
   if (!output.is_stdout()) std::cout << (shell.json ? text : cluster_text(cluster));
 }
 
-void between_cuda_devices(const Options& options, const cli::Shell& shell) {
+void between_cuda_devices(const LinksOptions& options, const cli::Shell& shell) {
   const std::vector<int> devices = parse_cuda_devices(options.devices);
   cli::Output output(options.output);
   Cluster cluster = [&] {
@@ -134,7 +134,7 @@ void between_cuda_devices(const Options& options, const cli::Shell& shell) {
   print(std::move(cluster), output, shell);
 }
 
-void between_cores(const Options& options, const cli::Shell& shell) {
+void between_cores(const LinksOptions& options, const cli::Shell& shell) {
   run::LinkOptions settings = parse_cores(options.devices.empty() ? "cpu:2x1" : options.devices);
   settings.sweep = options.sweep;
   cli::Output output(options.output);
@@ -146,7 +146,7 @@ void between_cores(const Options& options, const cli::Shell& shell) {
 }
 
 /// Rank 0 alone writes and prints.
-void between(run::Peers& peers, const Options& options, const cli::Shell& shell) {
+void between(run::Peers& peers, const LinksOptions& options, const cli::Shell& shell) {
   std::unique_ptr<cli::Output> output;
   std::vector<int> devices;
   exchange(peers, [&] {
@@ -171,7 +171,7 @@ void between(run::Peers& peers, const Options& options, const cli::Shell& shell)
   print(std::move(*cluster), *output, shell);
 }
 
-void between_ranks(const Options& options, const cli::Shell& shell) {
+void between_ranks(const LinksOptions& options, const cli::Shell& shell) {
   cli::set_up_mpi();
   const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
   try {
@@ -180,7 +180,7 @@ void between_ranks(const Options& options, const cli::Shell& shell) {
   }
 }
 
-void links(const Options& options, const cli::Shell& shell) {
+void links(const LinksOptions& options, const cli::Shell& shell) {
   if (!cli::launched_with_ranks()) {
     return options.devices.starts_with("cuda:") ? between_cuda_devices(options, shell)
                                                 : between_cores(options, shell);
@@ -197,7 +197,7 @@ void links(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_links(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LinksOptions>();
   const cli::Command command = app.add_subcommand("links", "measure latency and bandwidth between devices");
   command
       .add_option(

@@ -14,13 +14,13 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct MergeOptions {
   std::string first, second;
   std::string output;
   profile::Overlap overlap = profile::Overlap::refuse;
 };
 
-void merge(const Options& options, const cli::Shell& shell) {
+void merge(const MergeOptions& options, const cli::Shell& shell) {
   const Profile first = cli::load(options.first, parse_profile);
   const Profile second = cli::load(options.second, parse_profile);
   cli::Output output(options.output);
@@ -34,7 +34,7 @@ void merge(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_merge(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MergeOptions>();
   const cli::Command command = app.add_subcommand("merge", "add the micro-batch sizes of another profile");
   command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
   command.add_option("second", options->second, "one of the same model on the same kind of device")

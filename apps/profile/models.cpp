@@ -17,7 +17,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct ModelsOptions {
   std::string model;
   std::string output;
   bool operations = false;
@@ -97,7 +97,7 @@ void show_model(const ModelGraph& graph) {
 }
 
 /// What a model document may use, or the families.
-void list(const Options& options, const cli::Shell& shell) {
+void list(const ModelsOptions& options, const cli::Shell& shell) {
   if (shell.json) {
     std::cout << dump_json(options.operations ? operations_json() : families_json());
   } else if (!options.operations) {
@@ -109,7 +109,7 @@ void list(const Options& options, const cli::Shell& shell) {
   }
 }
 
-void models(const Options& options, const cli::Shell& shell) {
+void models(const ModelsOptions& options, const cli::Shell& shell) {
   if (options.operations || options.model.empty()) return list(options, shell);
   const ModelGraph graph = load_model(options.model);
   const std::string text = dump_json(to_json(graph));
@@ -126,7 +126,7 @@ void models(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_models(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelsOptions>();
   const cli::Command command =
       app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
   command

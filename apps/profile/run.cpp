@@ -36,7 +36,7 @@ struct EnumNames<profile_tool::Mode> {
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string model;
   std::string output;
   std::string device = "cpu:0";
@@ -63,7 +63,7 @@ class TerminalObserver : public profile::Observer {
   cli::ProgressLine line_;
 };
 
-profile::ProfileOptions settings_of(const Options& options) {
+profile::ProfileOptions settings_of(const RunOptions& options) {
   profile::ProfileOptions settings = options.profile;
   settings.mode = options.mode == Mode::isolated ? ProfileMode::isolated : ProfileMode::in_place;
   const profile::MachineDevices machine = profile::machine_devices();
@@ -103,7 +103,7 @@ profile::DeviceSet devices_beside(profile::DeviceSet devices, const RankPlace& p
 }
 
 /// Rank 0 has opened all files before one of them measures.
-void measure_on_ranks(const Options& options, const cli::Shell& shell, run::Peers& peers) {
+void measure_on_ranks(const RunOptions& options, const cli::Shell& shell, run::Peers& peers) {
   profile::ProfileOptions settings;
   ModelGraph model;
   std::vector<RankSight> sights;
@@ -136,7 +136,7 @@ void measure_on_ranks(const Options& options, const cli::Shell& shell, run::Peer
   if (files) files->write(profiles);
 }
 
-void run_on_ranks(const Options& options, const cli::Shell& shell) {
+void run_on_ranks(const RunOptions& options, const cli::Shell& shell) {
   cli::set_up_mpi();
   const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
   try {
@@ -145,7 +145,7 @@ void run_on_ranks(const Options& options, const cli::Shell& shell) {
   }
 }
 
-void run(const Options& options, const cli::Shell& shell) {
+void run(const RunOptions& options, const cli::Shell& shell) {
   if (cli::launched_with_ranks()) return run_on_ranks(options, shell);
   if (!options.cluster.empty())
     throw Error(ErrorKind::usage,
@@ -159,7 +159,7 @@ void run(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_run(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   const cli::Command command =
       app.add_subcommand("run", "measure a model layer by layer (the default command)");
   command

@@ -12,7 +12,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct SchemaOptions {
   std::string document;
   std::string output = "-";
   std::string directory;
@@ -26,7 +26,7 @@ void write_all(const std::filesystem::path& directory) {
   }
 }
 
-void schema(const Options& options) {
+void schema(const SchemaOptions& options) {
   if (options.document.empty() == options.directory.empty())
     throw Error(ErrorKind::usage, "schema: name a document, or --directory for all of them");
   if (!options.directory.empty()) return write_all(options.directory);
@@ -38,7 +38,7 @@ void schema(const Options& options) {
 }  // namespace
 
 void add_schema(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SchemaOptions>();
   const cli::Command command = app.add_subcommand("schema", "print the JSON Schema of a document");
   std::string names;
   for (const std::string_view name : schema_names()) names.append(names.empty() ? "" : ", ").append(name);

@@ -16,7 +16,7 @@
 namespace pp::profile_tool {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::string profile;
   std::string svg;
   LayerTableOptions table;
@@ -27,7 +27,7 @@ void warn(const Profile& profile) {
   for (const std::string& finding : profile::document_findings(profile)) cli::warn(finding);
 }
 
-void show(const Options& options, const cli::Shell& shell) {
+void show(const ShowOptions& options, const cli::Shell& shell) {
   cli::Output svg(options.svg);
   const Profile profile = cli::load(options.profile, parse_profile);
   if (svg.wanted()) {
@@ -50,7 +50,7 @@ void show(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_show(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   const cli::Command command = app.add_subcommand("show", "print a profile: one row per layer");
   command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
   cli::add_enum(command, "--sort", options->table.order, "order of the rows");

@@ -22,7 +22,7 @@
 namespace pp::run_tool {
 namespace {
 
-struct Options {
+struct InferOptions {
   PlanFiles files;
   std::string report;
   run::InferOptions infer;
@@ -61,7 +61,7 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
 }
 
 /// Options of a generation without one are mistakes.
-void set_generation(run::InferOptions& settings, const Options& options) {
+void set_generation(run::InferOptions& settings, const InferOptions& options) {
   const run::GenerationOptions& wanted = options.generation;
   if (options.new_tokens) {
     settings.generation = wanted;
@@ -73,7 +73,7 @@ void set_generation(run::InferOptions& settings, const Options& options) {
   }
 }
 
-void add_generation_options(const cli::Command& command, Options& options) {
+void add_generation_options(const cli::Command& command, InferOptions& options) {
   run::GenerationOptions& generation = options.generation;
   const auto add = [&](const char* name, auto& value, const char* summary) {
     return command.add_option(name, value, summary).group("Generation");
@@ -102,7 +102,7 @@ void add_generation_options(const cli::Command& command, Options& options) {
       .check(cli::whole_number(0, kMost));
 }
 
-void infer(const Options& options, cli::Shell& shell) {
+void infer(const InferOptions& options, cli::Shell& shell) {
   if (cli::launched_with_ranks())
     throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
   cli::catch_interrupts();
@@ -127,7 +127,7 @@ void infer(const Options& options, cli::Shell& shell) {
 }  // namespace
 
 void add_infer(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InferOptions>();
   run::InferOptions& infer_options = options->infer;
   const cli::Command command = app.add_subcommand("infer", "compute the model's outputs, forwards alone");
   add_execution_options(command, options->files, infer_options, "Inference");

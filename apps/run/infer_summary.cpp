@@ -18,7 +18,8 @@ std::string worker_table(const run::InferReport& report) {
   cli::Table table({{"worker"}, {"stage"}, {"busy ms"}, {"idle"}, {"peak"}});
   for (const run::InferWorker& worker : report.workers) {
     table.add({std::to_string(number(worker.id)), stages_of(report.plan, worker.id),
-               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.idle_fraction), to_text(worker.peak)});
+               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.idle_fraction),
+               pp::to_text(worker.peak)});
   }
   return table.text();
 }
@@ -40,8 +41,8 @@ std::string summary(const run::InferReport& report) {
          plan::replicas_text(report.plan) + ": " + amount(report) + " in " + counted(report.passes, "pass") +
          " of up to " + std::to_string(report.micro_batch) + ", " + report.exit_reason + "\n" +
          cli::cell(report.per_s, 4) + (report.tokens ? " tokens/s, " : " samples/s, ") +
-         to_text(report.elapsed) + " in all; latency of a pass: median " + to_text(latency.median) +
-         ", 95 % within " + to_text(latency.p95) + ", largest " + to_text(latency.largest) + "\n\n" +
+         pp::to_text(report.elapsed) + " in all; latency of a pass: median " + pp::to_text(latency.median) +
+         ", 95 % within " + pp::to_text(latency.p95) + ", largest " + pp::to_text(latency.largest) + "\n\n" +
          worker_table(report) + '\n' + operation_table(report.op_times) + text_lines(report);
 }
 

@@ -24,7 +24,7 @@
 namespace pp::run_tool {
 namespace {
 
-struct Options {
+struct LaunchedOptions {
   std::string plan, hosts;
   std::optional<Launcher> launcher;
   bool print = false;
@@ -59,7 +59,7 @@ struct Job {
   LaunchOptions launch;
 };
 
-Job load_job(const Options& options) {
+Job load_job(const LaunchedOptions& options) {
   if (options.plan == "-" || options.hosts == "-")
     throw Error(ErrorKind::usage,
                 "launch takes files, and not standard input: every rank reads the plan by itself");
@@ -72,7 +72,7 @@ Job load_job(const Options& options) {
   return job;
 }
 
-void check_keep_going(const Options& options) {
+void check_keep_going(const LaunchedOptions& options) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::usage, what); };
   for (const auto& [option, given] :
        {std::pair{"--profile", !options.profile.empty()}, std::pair{"--spare", options.spare.has_value()},
@@ -90,7 +90,7 @@ void check_keep_going(const Options& options) {
         "--profile FILE");
 }
 
-KeptLaunch kept(const Options& options, const Job& job) {
+KeptLaunch kept(const LaunchedOptions& options, const Job& job) {
   KeptLaunch kept{.hosts = job.hosts,
                   .launcher = job.launcher,
                   .options = job.launch,
@@ -134,7 +134,7 @@ void warn_of_root(Launcher launcher) {
   }
 }
 
-void launch(const Options& options, cli::Shell& shell) {
+void launch(const LaunchedOptions& options, cli::Shell& shell) {
   check_keep_going(options);
   const Job job = load_job(options);
   if (!shell.json && !options.print) warn_of_root(job.launcher);
@@ -151,7 +151,7 @@ void launch(const Options& options, cli::Shell& shell) {
   }
 }
 
-void add_keep_going(const cli::Command& command, Options& options) {
+void add_keep_going(const cli::Command& command, LaunchedOptions& options) {
   const auto group = [](const cli::Option& option) { return option.group("When it is lost"); };
   group(
       command.add_flag("--keep-going", options.keep_going,
@@ -183,7 +183,7 @@ void add_keep_going(const cli::Command& command, Options& options) {
 }  // namespace
 
 void add_launch(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LaunchedOptions>();
   const cli::Command command =
       app.add_subcommand("launch", "train on several machines: run the mpirun or srun that fits the plan");
   command.add_option("plan", options->plan, "a plan.json that all machines can read")

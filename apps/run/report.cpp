@@ -14,12 +14,12 @@
 namespace pp::run_tool {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> reports;
   std::string html;
 };
 
-void report(const Options& options, const cli::Shell& shell) {
+void report(const ReportOptions& options, const cli::Shell& shell) {
   std::vector<run::RunReport> reports;
   for (const std::string& path : options.reports)
     reports.push_back(
@@ -49,7 +49,7 @@ void report(const Options& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_report(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   const cli::Command command = app.add_subcommand("report", "print reports again, or write them as a page");
   command.add_option("report", options->reports, "a report.json; several share the page's axes")
       .required()

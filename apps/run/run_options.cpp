@@ -93,7 +93,7 @@ void add_execution_options(const cli::Command& command, PlanFiles& files, run::E
                  "largest sum of tensors that a worker may hold; one that needs more ends the run")
       .group(group);
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
-      .default_str(to_text(run.stall_timeout));
+      .default_str(pp::to_text(run.stall_timeout));
 }
 
 void add_run_options(const cli::Command& command, PlanAndOptions& options) {

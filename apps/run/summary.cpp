@@ -41,9 +41,9 @@ std::string worker_table(const run::RunReport& report) {
                     {"sent per step"}});
   for (const run::WorkerReport& worker : report.workers) {
     table.add({std::to_string(number(worker.id)), stages_of(plan, worker.id),
-               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.bubble_fraction), to_text(worker.peak),
-               std::to_string(worker.peak_in_flight), std::to_string(worker.peak_versions),
-               to_text(worker.sent_per_step)});
+               cli::cell(1e3 * worker.busy.count()), cli::percent(worker.bubble_fraction),
+               pp::to_text(worker.peak), std::to_string(worker.peak_in_flight),
+               std::to_string(worker.peak_versions), pp::to_text(worker.sent_per_step)});
   }
   return table.text();
 }
@@ -56,8 +56,8 @@ std::string swaps_line(const run::RunReport& report) {
   };
   for (const run::WorkerReport& worker : report.workers) add(in, worker.swaps_in), add(out, worker.swaps_out);
   if (!in.bandwidth()) return {};
-  std::string text = "\nstages from the host: " + to_text(in.bytes) + " at " + to_text(*in.bandwidth());
-  if (out.bandwidth()) text += ", back: " + to_text(out.bytes) + " at " + to_text(*out.bandwidth());
+  std::string text = "\nstages from the host: " + pp::to_text(in.bytes) + " at " + pp::to_text(*in.bandwidth());
+  if (out.bandwidth()) text += ", back: " + pp::to_text(out.bytes) + " at " + pp::to_text(*out.bandwidth());
   return text + '\n';
 }
 
@@ -66,7 +66,7 @@ std::string graphs_line(const run::RunReport& report) {
   for (const run::WorkerReport& worker : report.workers) all += worker.graphs.value_or(run::GraphCount{});
   if (all.recorded == 0) return "";
   return "\nCUDA graphs: " + counted(all.replayed, "micro-batch") + " on " +
-         counted(all.recorded, "recorded pass") + " of " + to_text(all.bytes) + '\n';
+         counted(all.recorded, "recorded pass") + " of " + pp::to_text(all.bytes) + '\n';
 }
 
 // Around a server; those that wait for each other are not stale.
@@ -78,8 +78,8 @@ std::string replicas_line(const run::RunReport& report) {
     text += "an update missed " + cli::cell(replicas.mean_staleness) + " of the others' on average, " +
             std::to_string(replicas.largest_staleness) + " at most; nobody began more than " +
             counted(replicas.largest_lead, "mini-batch") + " ahead; ";
-  return text + "a step pushed " + to_text(replicas.pushed_per_step) + " and fetched " +
-         to_text(replicas.fetched_per_step) + "\n";
+  return text + "a step pushed " + pp::to_text(replicas.pushed_per_step) + " and fetched " +
+         pp::to_text(replicas.fetched_per_step) + "\n";
 }
 
 std::string lines_of(const std::vector<std::string>& lines) {
@@ -107,7 +107,7 @@ std::string lost_line(const run::RunReport& report) {
     time += lost.time;
   }
   return "\n" + counted(std::ssize(report.lost_attempts), "start") + " lost (" + how +
-         "): " + counted(again, "step") + " done again; they took " + to_text(time) + "\n";
+         "): " + counted(again, "step") + " done again; they took " + pp::to_text(time) + "\n";
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ std::string epoch_line(const run::EpochReport& epoch) {
   if (epoch.test_loss) text += ", test loss " + cli::cell(*epoch.test_loss);
   if (epoch.test_accuracy) text += ", test accuracy " + cli::percent(*epoch.test_accuracy);
   text += ", " + cli::cell(epoch.samples_per_s, 4) + " samples/s";
-  if (epoch.evaluation.count() > 0) text += ", evaluated in " + to_text(epoch.evaluation);
+  if (epoch.evaluation.count() > 0) text += ", evaluated in " + pp::to_text(epoch.evaluation);
   return text;
 }
 
@@ -175,22 +175,22 @@ std::string summary(const run::RunReport& report) {
   text += table.text() + '\n' + worker_table(report) + '\n' + operation_table(report.op_times);
   text += lines_of(run::deviation_lines(report)) + swaps_line(report) + graphs_line(report);
   if (report.frames) {
-    text += "\na frame every " + to_text(report.frames->period) + ", its output " +
-            to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +
+    text += "\na frame every " + pp::to_text(report.frames->period) + ", its output " +
+            pp::to_text(report.frames->latency) + " and at most " + counted(report.frames->delay, "frame") +
             " later\n";
   }
   text += replicas_line(report) + slow_lines(report);
   text += lost_line(report);
   if (report.checkpoints && report.checkpoints->written > 0) {
     const run::CheckpointsReport& checkpoints = *report.checkpoints;
-    text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + to_text(checkpoints.size) +
-            ": training stood still for " + to_text(checkpoints.pause) + ", written in " +
-            to_text(checkpoints.write) + " each\n";
+    text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + pp::to_text(checkpoints.size) +
+            ": training stood still for " + pp::to_text(checkpoints.pause) + ", written in " +
+            pp::to_text(checkpoints.write) + " each\n";
     if (checkpoints.copies)
       text += "they stood in memory, and were copied to disk " + counted(*checkpoints.copies, "time") + "\n";
     if (checkpoints.choice)
-      text += "each took " + to_text(checkpoints.choice->cost) + " from the training; " +
-              to_text(checkpoints.choice->interval) + " from one to the next lose the least time\n";
+      text += "each took " + pp::to_text(checkpoints.choice->cost) + " from the training; " +
+              pp::to_text(checkpoints.choice->interval) + " from one to the next lose the least time\n";
   }
   if (!report.epochs.empty()) text += '\n' + epoch_line(report.epochs.back()) + '\n';
   return text;

@@ -27,7 +27,7 @@
 namespace pp::run_tool {
 namespace {
 
-struct Options : PlanAndOptions {
+struct TrainOptions : PlanAndOptions {
   std::string output;
   std::string trace;
   std::string metrics;
@@ -85,7 +85,7 @@ class ToldObserver final : public RunObserver {
 
 /// What a training reads and writes, opened before the long work. Files belong to the first rank.
 struct Files {
-  Files(const Options& options, const cli::Shell& shell, const Ranks& ranks, const Told& told)
+  Files(const TrainOptions& options, const cli::Shell& shell, const Ranks& ranks, const Told& told)
       : plan(load(options.files)) {
     claim_other_files(options.run);
     if (!ranks.first()) {
@@ -104,7 +104,7 @@ struct Files {
   std::optional<cli::Output> output, trace;
 };
 
-run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
+run::RunReport run_plan(const TrainOptions& options, Files& files, Ranks& ranks) {
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
   try {
@@ -118,7 +118,7 @@ run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
 }
 
 /// A file that cannot be written keeps no other result from being written.
-void write(const run::RunReport& report, const Options& options, Files& files, cli::Shell& shell) {
+void write(const run::RunReport& report, const TrainOptions& options, Files& files, cli::Shell& shell) {
   const Json document = run::to_json(report);
   std::vector<std::string> unwritten;
   const auto attempt = [&](cli::Output& file, const std::string& text) {
@@ -140,9 +140,9 @@ void write(const run::RunReport& report, const Options& options, Files& files, c
   if (!unwritten.empty()) throw Error(ErrorKind::run, "the training is done, but " + unwritten.front());
 }
 
-std::filesystem::path state_folder(const Options& options) { return options.run.checkpoint / "launch"; }
+std::filesystem::path state_folder(const TrainOptions& options) { return options.run.checkpoint / "launch"; }
 
-void check_keep_going(const Options& options) {
+void check_keep_going(const TrainOptions& options) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, "--keep-going: " + why); };
   if (options.run.checkpoint.empty())
     refuse(
@@ -158,12 +158,12 @@ void check_keep_going(const Options& options) {
 
 /// One process of a training that keeps going: `options` as this start takes them.
 struct Start {
-  Options options;
+  TrainOptions options;
   std::vector<run::LostAttempt> lost = {};
 };
 
 /// The plan and the profile of --rebalance.
-BalanceJob load_balance(const Options& options) {
+BalanceJob load_balance(const TrainOptions& options) {
   plan::Plan plan = load(options.files);
   Profile profile = cli::load(options.profile, parse_profile);
   with_context(options.profile, [&] { plan::require_profile(plan, profile); });
@@ -175,7 +175,8 @@ BalanceJob load_balance(const Options& options) {
 }
 
 /// In a child, how it starts; nothing in the parent, when all is over.
-std::optional<Start> start_child(const Options& options, const SharedProgress& progress, cli::Shell& shell) {
+std::optional<Start> start_child(const TrainOptions& options, const SharedProgress& progress,
+                                 cli::Shell& shell) {
   check_keep_going(options);
   KeepGoing settings{
       .last_checkpoint =
@@ -200,7 +201,7 @@ std::optional<Start> start_child(const Options& options, const SharedProgress& p
 }
 
 void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, const Told& told) {
-  const Options& options = start.options;
+  const TrainOptions& options = start.options;
   cli::catch_interrupts();
   ranks.join(10 * options.run.stall_timeout);
   try {
@@ -220,7 +221,7 @@ void train_here(const Start& start, cli::Shell& shell, Ranks& ranks, const Told&
 }
 
 /// One of the ranks that pp-run launch --keep-going has started.
-void train_launched(const Options& options, cli::Shell& shell, Ranks& ranks) {
+void train_launched(const TrainOptions& options, cli::Shell& shell, Ranks& ranks) {
   const LaunchedRank launched(options.launch_state);
   const Told told{.step = [&](std::int64_t step) { launched.step(step); },
                   .ended = [&] { launched.ended(); },
@@ -229,7 +230,7 @@ void train_launched(const Options& options, cli::Shell& shell, Ranks& ranks) {
   train_here({options, launched.earlier()}, shell, ranks, told);
 }
 
-void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
+void train(const TrainOptions& options, cli::Shell& shell, Ranks& ranks) {
   for (const auto& [option, given] : {std::pair{"--attempts", options.attempts.has_value()},
                                       std::pair{"--rebalance", options.rebalance.has_value()},
                                       std::pair{"--profile", !options.profile.empty()}})
@@ -253,7 +254,7 @@ void train(const Options& options, cli::Shell& shell, Ranks& ranks) {
 }  // namespace
 
 void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   const cli::Command command = app.add_subcommand("train", "train as the plan says (the default command)");
   add_run_options(command, *options);
   command.add_option("-o,--output", options->output, "write the report; - for stdout")

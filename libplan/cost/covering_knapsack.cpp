@@ -4,10 +4,10 @@
 #include <numeric>
 #include <tuple>
 
+#include "libplan/cost/constants.h"
+
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Cheapest seconds per byte first; equal items stand together.
 std::vector<std::size_t> by_rate(std::span<const CoverItem> items) {

@@ -19,7 +19,7 @@ namespace {
 constexpr int kWorkers = 0;
 constexpr int kLinks = 1;
 constexpr int kMemory = 2;
-constexpr std::size_t kMostArrows = 20000;
+constexpr std::size_t kMostFlows = 20000;
 constexpr std::size_t kBytesPerEvent = 112;  // to reserve
 
 /// Rounded before times are subtracted, so that operations that touch still do.
@@ -204,7 +204,7 @@ std::string chrome_trace(const SimulationResult& result, std::span<const MemoryC
   links.declare(trace);
   add_operations(trace, result);
   add_messages(trace, result, links);
-  if (result.messages.size() <= kMostArrows) add_arrows(trace, result, links);
+  if (result.messages.size() <= kMostFlows) add_arrows(trace, result, links);
   add_memory(trace, memory);
   return std::move(trace).finish(facts);
 }

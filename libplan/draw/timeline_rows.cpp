@@ -1,6 +1,8 @@
 #include "libplan/draw/timeline_rows.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <set>
 
 namespace pp::plan {
@@ -41,6 +43,12 @@ std::vector<OpKind> kinds_of(const SimulationResult& result) {
 
 double idle_share(const TimelineRow& row, Seconds length) {
   return length.count() > 0 ? 1 - row.busy / length : 0;
+}
+
+std::string percent_text(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
 }
 
 }  // namespace pp::plan

@@ -31,4 +31,7 @@ std::vector<OpKind> kinds_of(const SimulationResult& result);
 /// The share of `length` in which the worker does nothing.
 double idle_share(const TimelineRow& row, Seconds length);
 
+/// `12.5 %`
+std::string percent_text(double share);
+
 }  // namespace pp::plan

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <set>
 
 #include "libplan/draw/op_style.h"
@@ -11,6 +10,7 @@
 #include "libplan/draw/svg_legend.h"
 #include "libplan/draw/svg_memory.h"
 #include "libplan/draw/timeline_boxes.h"
+#include "libplan/draw/timeline_rows.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
@@ -66,12 +66,6 @@ std::string box_css(std::span<const OpKind> kinds, int chunks) {
     }
   }
   return css + ".j{stroke:none}\n";
-}
-
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
-  return text.data();
 }
 
 bool is_run(const TimelineBox& box) { return box.count > 1 && box.end > box.start; }
@@ -198,7 +192,7 @@ class Picture {
     const double room = (layout_.width - SvgLayout::kLeft) * kSvgFont / kTitleFont;
     svg.text(SvgLayout::kLeft, 26, "h", cut_to(options_.title, room));
     svg.text(SvgLayout::kLeft, 46, "s",
-             "makespan " + pp::to_text(result_.makespan) + ", bubble " + percent(result_.bubble_fraction) +
+             "makespan " + pp::to_text(result_.makespan) + ", bubble " + percent_text(result_.bubble_fraction) +
                  " (1 - busy / (workers x makespan)), " + std::to_string(rows_.size()) + " workers, " +
                  std::to_string(result_.ops.size()) + " operations, " +
                  std::to_string(result_.messages.size()) + " messages");
@@ -212,7 +206,7 @@ class Picture {
     const RowName& name = names_[group];
     svg.rect(layout_.left, y(group), layout_.x(result_.makespan) - layout_.left, size_.height, "idle",
              name.workers + "\n" + name.stages + "\nbusy " + pp::to_text(row(group).busy) + ", idle " +
-                 percent(idle));
+                 percent_text(idle));
     const bool crowded = size_.height < kSvgFont;
     if (crowded && group % 5 != 0) return;
     const bool two_lines = size_.height >= kTwoLines;
@@ -222,7 +216,7 @@ class Picture {
              TextAnchor::end);
     if (two_lines) svg.text(layout_.left - 8, baseline + 13, "w", cut_to(name.workers, room), TextAnchor::end);
     svg.text(layout_.width - SvgLayout::kRight + 8, y(group) + size_.height / 2 + 4, "t",
-             "idle " + percent(idle));
+             "idle " + percent_text(idle));
   }
 
   void axis(SvgWriter& svg) const {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "libplan/draw/op_style.h"
@@ -24,12 +23,6 @@ constexpr const char* kReset = "\033[0m";
 
 std::string padded_left(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-
-std::string percent(double share) {
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
-  return text.data();
 }
 
 /// What one cell of a row shows.
@@ -106,7 +99,7 @@ class TextTimeline {
     for (std::size_t w = 0; w < rows_.size(); ++w) {
       begin_row(w);
       draw(rows_[w]);
-      end_row(percent(idle_share(rows_[w], result_.makespan)));
+      end_row(percent_text(idle_share(rows_[w], result_.makespan)));
     }
     legend();
     if (memory_.size() == rows_.size() && highest(memory_) > Bytes(0)) draw_memory();

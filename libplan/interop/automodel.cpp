@@ -10,7 +10,7 @@
 namespace pp::plan {
 namespace {
 
-const std::string kTrainer = "NeMo AutoModel";
+const std::string kAutoModelName = "NeMo AutoModel";
 
 /// JSON is YAML.
 std::string list_text(const std::vector<std::string>& names) { return Json(names).dump(); }
@@ -41,7 +41,7 @@ bool all_again(const Plan& plan, detail::Lane& lane, detail::LossList& lost) {
   return all;
 }
 
-detail::TrainerNotes notes_of(const Plan& plan) {
+detail::TrainerNotes automodel_notes(const Plan& plan) {
   const detail::Processes processes = detail::processes_of(plan);
   std::string launch =
       "cd DIR && automodel config.yaml --nproc-per-node " + std::to_string(processes.per_node) + "\n";
@@ -59,8 +59,8 @@ detail::TrainerNotes notes_of(const Plan& plan) {
 
 TrainerExport export_automodel(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer);
-  const auto modules = detail::stage_modules(plan, kTrainer, lost);
+  detail::Lane lane = detail::lane_of(plan, kAutoModelName);
+  const auto modules = detail::stage_modules(plan, kAutoModelName, lost);
   const bool again = all_again(plan, lane, lost);
   if (plan.training.precision == Precision::mixed)
     lost.add("it keeps weights in the type they are loaded in; plan with --precision autocast");
@@ -68,7 +68,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
   const bool pipeline = lane.programs.size() > 1;
   const std::int64_t tokens = tokens_per_sample(resolve(plan.model));
   TrainerExport out;
-  out.lost = lost.settle(kTrainer);
+  out.lost = lost.settle(kAutoModelName);
   std::string text =
       "recipe:\n  _target_: nemo_automodel.recipes.llm.train_ft.TrainFinetuneRecipeForNextTokenPrediction\n\n"
       "step_scheduler:\n  global_batch_size: " +
@@ -94,7 +94,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       std::string(training.optimizer == OptimizerName::adam ? "Adam" : "AdamW") + "\n  lr: 1.0e-5  # yours\n";
   out.files = {{"config.yaml", std::move(text)}};
   if (pipeline) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
-  out.files.push_back({"README.md", detail::trainer_readme(plan, lane, notes_of(plan), out.lost)});
+  out.files.push_back({"README.md", detail::trainer_readme(plan, lane, automodel_notes(plan), out.lost)});
   return out;
 }
 

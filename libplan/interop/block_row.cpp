@@ -14,10 +14,6 @@
 namespace pp::plan::detail {
 namespace {
 
-[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
-}
-
 /// What makes two blocks equal: their operations and parameters.
 using Signature = std::vector<std::pair<std::string, std::vector<Shape>>>;
 
@@ -135,8 +131,8 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
     if (best.begins.empty() || row.end - row.begins[0] > best.end - best.begins[0]) best = std::move(row);
   }
   if (best.begins.empty()) {
-    refuse(trainer, "it takes rows of equal blocks, and the layers of " + model.graph.name +
-                        " are none (names such as h.0.attention, h.1.attention, ...)");
+    refuse_plan(trainer, "it takes rows of equal blocks, and the layers of " + model.graph.name +
+                             " are none (names such as h.0.attention, h.1.attention, ...)");
   }
   return best;
 }
@@ -147,20 +143,22 @@ std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const s
   const auto name = [&](std::size_t layer) { return plan.model.layers[layer].name; };
   for (std::size_t i = 0; i < row.begins[0]; ++i) {
     if (stage_of[i] != 0)
-      refuse(trainer,
-             name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
+      refuse_plan(
+          trainer,
+          name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
   }
   for (std::size_t i = row.end; i < stage_of.size(); ++i) {
     if (stage_of[i] != last)
-      refuse(trainer,
-             name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
+      refuse_plan(
+          trainer,
+          name(i) + " stands behind the blocks and belongs into the last stage; plan with --cut-at block");
   }
   std::vector<int> count(plan.stages.size());
   for (std::size_t b = 0; b < row.begins.size(); ++b) {
     for (std::size_t i = row.begins[b]; i < row.end_of(b); ++i) {
       if (stage_of[i] == stage_of[row.begins[b]]) continue;
-      refuse(trainer, "stage " + std::to_string(stage_of[i]) + " begins with " + name(i) +
-                          ", inside a block; plan with --cut-at block");
+      refuse_plan(trainer, "stage " + std::to_string(stage_of[i]) + " begins with " + name(i) +
+                               ", inside a block; plan with --cut-at block");
     }
     ++count[at(stage_of[row.begins[b]])];
   }

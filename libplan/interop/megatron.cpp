@@ -16,10 +16,10 @@
 namespace pp::plan {
 namespace {
 
-const std::string kTrainer = "Megatron-LM";
+const std::string kMegatronName = "Megatron-LM";
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Error(ErrorKind::data, kTrainer + " cannot run this plan: " + why);
+[[noreturn]] void refuse_megatron(const std::string& why) {
+  throw Error(ErrorKind::data, kMegatronName + " cannot run this plan: " + why);
 }
 
 /// `Et*3` for an embedding and three blocks.
@@ -42,7 +42,8 @@ void check_tied(const Plan& plan) {
   const auto last = StageId{static_cast<int>(plan.stages.size()) - 1};
   for (const TiedParameter& tied : plan.tied) {
     if (tied.stages == std::vector{StageId{0}, last}) continue;
-    refuse(tied.parameter + " has copies in stages other than the first and the last; plan with --tied stage");
+    refuse_megatron(tied.parameter +
+                    " has copies in stages other than the first and the last; plan with --tied stage");
   }
 }
 
@@ -54,8 +55,8 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
     for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
       const int stage = lane.stages[at(w)][c];
       if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
-      refuse("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
-             "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
+      refuse_megatron("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
+                      "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
     }
   }
   ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
@@ -64,8 +65,8 @@ void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& l
                           .window = WindowRule::published,
                           .chunks_per_worker = stages / workers};
   if (stages > workers && lane.micro_batches % workers != 0) {
-    refuse("interleaved stages need a multiple of " + std::to_string(workers) +
-           " micro-batches, the plan has " + std::to_string(lane.micro_batches));
+    refuse_megatron("interleaved stages need a multiple of " + std::to_string(workers) +
+                    " micro-batches, the plan has " + std::to_string(lane.micro_batches));
   }
   const ProgramSet own = program_set(request);
   for (std::size_t w = 0; w < lane.programs.size(); ++w) {
@@ -175,7 +176,7 @@ std::string launcher(const Plan& plan) {
          "  $(cat \"$here/arguments.txt\" \"$here/model.txt\") \"$@\"\n";
 }
 
-detail::TrainerNotes notes_of(const Plan& plan) {
+detail::TrainerNotes megatron_notes(const Plan& plan) {
   detail::TrainerNotes notes{.trainer = "Megatron-LM (core release 0.13 and later)",
                              .launch =
                                  "MEGATRON=Megatron-LM bash launch.sh --data-path DATA --tokenizer-type "
@@ -197,11 +198,11 @@ detail::TrainerNotes notes_of(const Plan& plan) {
 
 TrainerExport export_megatron(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer, detail::Copies::allowed);
+  detail::Lane lane = detail::lane_of(plan, kMegatronName, detail::Copies::allowed);
   check_tied(plan);
   const ResolvedModel model = resolve(plan.model);
-  const detail::BlockRow row = detail::block_row_of(model, kTrainer);
-  const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kTrainer));
+  const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
+  const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
   const std::string recompute = recompute_arguments(plan, row, lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);
@@ -209,7 +210,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   const std::string optimizer = optimizer_argument(plan.training.optimizer, lost);
   const Training& training = plan.training;
   TrainerExport out;
-  out.lost = lost.settle(kTrainer);
+  out.lost = lost.settle(kMegatronName);
   out.files = {{"arguments.txt",
                 argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
                     "--pipeline-model-parallel-layout " + layout + "\n" + argument("num-layers", row.size()) +
@@ -218,7 +219,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
                     recompute + precision},
                {"model.txt", model_arguments(detail::language_sizes(model, row)) + optimizer},
                {"launch.sh", launcher(plan)},
-               {"README.md", detail::trainer_readme(plan, lane, notes_of(plan), out.lost)}};
+               {"README.md", detail::trainer_readme(plan, lane, megatron_notes(plan), out.lost)}};
   return out;
 }
 

@@ -14,11 +14,7 @@
 namespace pp::plan {
 namespace {
 
-const std::string kTrainer = "torch.distributed.pipelining";
-
-[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
-}
+const std::string kTorchPipeliningName = "torch.distributed.pipelining";
 
 /// The runtime hands tensors from a stage to the next one only, and data to the first.
 void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, const std::string& trainer) {
@@ -28,10 +24,11 @@ void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, c
       const bool data = source.kind != TensorSource::Kind::layer;
       if (data ? stage_of[i] == 0 : stage_of[i] - stage_of[from] <= 1) continue;
       const std::string what = data ? "the data" : "the output of " + model.graph.layers[from].name;
-      refuse(trainer, model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) + " reads " +
-                          what + (data ? "" : " in stage " + std::to_string(stage_of[from])) +
-                          ", which its runtime hands to the " + (data ? "first" : "next") +
-                          " stage only; plan with cuts that keep the two closer");
+      detail::refuse_plan(trainer, model.graph.layers[i].name + " in stage " + std::to_string(stage_of[i]) +
+                                       " reads " + what +
+                                       (data ? "" : " in stage " + std::to_string(stage_of[from])) +
+                                       ", which its runtime hands to the " + (data ? "first" : "next") +
+                                       " stage only; plan with cuts that keep the two closer");
     }
   }
 }
@@ -95,7 +92,8 @@ std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::ve
   }
   for (std::size_t s = 1; s < stages.size(); ++s) {
     if (stages[s].empty())
-      refuse(trainer, "no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
+      detail::refuse_plan(trainer,
+                          "no module begins in stage " + std::to_string(s) + "; plan with --cut-at block");
   }
   return stages;
 }
@@ -153,8 +151,8 @@ std::vector<std::vector<std::string>> detail::stage_modules(const Plan& plan, co
 
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer);
-  const Json modules = detail::stage_modules(plan, kTrainer, lost);
+  detail::Lane lane = detail::lane_of(plan, kTorchPipeliningName);
+  const Json modules = detail::stage_modules(plan, kTorchPipeliningName, lost);
   if (plan.training.memory_format != MemoryFormat::contiguous)
     lost.add("tensors are contiguous between its stages, not " +
              std::string(name_of(plan.training.memory_format)));
@@ -166,7 +164,7 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
     lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
   detail::leave_out_recompute(plan, lane, lost);
   TrainerExport out;
-  out.lost = lost.settle(kTrainer);
+  out.lost = lost.settle(kTorchPipeliningName);
   out.files = {{"modules.json", dump_json(modules)},
                {"schedule.csv", detail::schedule_csv(lane)},
                {"settings.json", dump_json(settings_of(plan, lane))},

@@ -13,10 +13,10 @@
 namespace pp::plan {
 namespace {
 
-const std::string kTrainer = "TorchTitan";
+const std::string kTorchTitanName = "TorchTitan";
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Error(ErrorKind::data, kTrainer + " cannot run this plan: " + why);
+[[noreturn]] void refuse_torchtitan(const std::string& why) {
+  throw Error(ErrorKind::data, kTorchTitanName + " cannot run this plan: " + why);
 }
 
 /// Its own names of the modules of each stage: `["tok_embeddings", "layers.0"], ["layers.1", "norm",
@@ -49,7 +49,7 @@ std::string schedule_class(const detail::Lane& lane) {
   }
   if (loop) return lane.stages.front().size() == 1 ? "1F1B" : "Interleaved1F1B";
   if (v) return "ZBVZeroBubble";
-  refuse("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
+  refuse_torchtitan("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
 }
 
 std::string optimizer_name(OptimizerName name, detail::LossList& lost) {
@@ -155,10 +155,10 @@ detail::TrainerNotes notes_of(const Plan& plan, const detail::Lane& lane, const 
 
 TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kTrainer);
+  detail::Lane lane = detail::lane_of(plan, kTorchTitanName);
   const ResolvedModel model = resolve(plan.model);
-  const detail::BlockRow row = detail::block_row_of(model, kTrainer);
-  const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTrainer);
+  const detail::BlockRow row = detail::block_row_of(model, kTorchTitanName);
+  const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTorchTitanName);
   const detail::LanguageSizes sizes = detail::language_sizes(model, row);
   const std::string mode = checkpoint_mode(plan, row, lane, lost);
   const auto order = detail::rank_order(plan, lane);
@@ -181,7 +181,7 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   add_parallelism(toml, plan, lane, blocks);
   toml.table("activation_checkpoint").set("mode", mode);
   TrainerExport out;
-  out.lost = lost.settle(kTrainer);
+  out.lost = lost.settle(kTorchTitanName);
   out.files = {{"config.toml", toml.text()}};
   if (lane.programs.size() > 1) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back(

@@ -11,27 +11,23 @@
 namespace pp::plan::detail {
 namespace {
 
-[[noreturn]] void refuse(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
-}
-
 void check_step(const Plan& plan, const std::string& trainer, Copies copies) {
   if (plan.schedule.weight_policy != WeightPolicy::flush || plan.workers.front().program.stream) {
-    refuse(
+    refuse_plan(
         trainer,
         "schedule " + plan.schedule.name +
             " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   }
   if (!plan.tied.empty() && copies == Copies::refused) {
-    refuse(trainer, plan.tied.front().parameter +
-                        " has copies in several stages, whose gradients nobody there would add; plan with "
-                        "--tied stage");
+    refuse_plan(trainer, plan.tied.front().parameter +
+                             " has copies in several stages, whose gradients nobody there would add; plan with "
+                             "--tied stage");
   }
   if (plan.training.mini_batch % plan.training.micro_batches != 0) {
-    refuse(trainer,
-           std::to_string(plan.training.mini_batch) + " samples in " +
-               std::to_string(plan.training.micro_batches) +
-               " micro-batches are not of one size; plan with --micro-batches that divide the mini-batch");
+    refuse_plan(trainer,
+                std::to_string(plan.training.mini_batch) + " samples in " +
+                    std::to_string(plan.training.micro_batches) +
+                    " micro-batches are not of one size; plan with --micro-batches that divide the mini-batch");
   }
 }
 
@@ -39,14 +35,14 @@ int replicas_of(const Plan& plan, const std::string& trainer) {
   const std::size_t replicas = plan.stages.front().workers.size();
   for (const Stage& stage : plan.stages) {
     if (stage.workers.size() != replicas) {
-      refuse(trainer, "stages have unequal replicas, " + replicas_text(plan) +
-                          "; plan with --schedule hybrid, or --replicas of one number");
+      refuse_plan(trainer, "stages have unequal replicas, " + replicas_text(plan) +
+                               "; plan with --schedule hybrid, or --replicas of one number");
     }
   }
   if (plan.training.micro_batches % static_cast<int>(replicas) != 0) {
-    refuse(trainer, std::to_string(plan.training.micro_batches) +
-                        " micro-batches are not the same number for " + std::to_string(replicas) +
-                        " replicas; plan with --micro-batches that are a multiple");
+    refuse_plan(trainer, std::to_string(plan.training.micro_batches) +
+                             " micro-batches are not the same number for " + std::to_string(replicas) +
+                             " replicas; plan with --micro-batches that are a multiple");
   }
   return static_cast<int>(replicas);
 }
@@ -78,6 +74,10 @@ Program renumbered(const Program& program, int replica, int replicas) {
 
 }  // namespace
 
+void refuse_plan(const std::string& trainer, const std::string& why) {
+  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
+}
+
 std::vector<std::string> LossList::settle(const std::string& trainer) const {
   if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
   std::string text = trainer + " cannot say all of this plan:";
@@ -99,14 +99,14 @@ Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
       programs.push_back(renumbered(program, r, replicas));
       workers.push_back(worker);
       if (programs.back().empty()) {
-        refuse(trainer, "the replicas are no pipelines of their own; plan with --schedule hybrid");
+        refuse_plan(trainer, "the replicas are no pipelines of their own; plan with --schedule hybrid");
       }
     }
     if (r == 0) {
       lane.stages = std::move(stages);
       lane.programs = std::move(programs);
     } else if (stages != lane.stages || programs != lane.programs) {
-      refuse(trainer, "its replicas run different orders; plan with --schedule hybrid");
+      refuse_plan(trainer, "its replicas run different orders; plan with --schedule hybrid");
     }
   }
   return lane;

@@ -47,6 +47,9 @@ TrainerExport export_automodel(const Plan& plan, Losses losses);
 
 namespace detail {
 
+/// Throws pp::Error (data): `TRAINER cannot run this plan: WHY`.
+[[noreturn]] void refuse_plan(const std::string& trainer, const std::string& why);
+
 /// What an export leaves out.
 class LossList {
  public:

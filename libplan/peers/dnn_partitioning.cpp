@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "libplan/cost/constants.h"
 #include "libplan/peers/set_search.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Something sent once by its producer and once to each device that reads it.
 struct Transfer {

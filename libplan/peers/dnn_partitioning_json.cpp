@@ -11,7 +11,7 @@
 namespace pp::plan {
 namespace {
 
-struct Node {
+struct DnnNode {
   std::string id;
   int layer = 0;
   bool backward = false;
@@ -21,16 +21,16 @@ struct Node {
   std::set<int> readers;              ///< other layers
 };
 
-class Graph {
+class DnnGraph {
  public:
-  explicit Graph(ObjectReader& file) {
+  explicit DnnGraph(ObjectReader& file) {
     for_each_object(file, "nodes", [&](ObjectReader& node) { read_node(node); });
     for_each_object(file, "edges", [&](ObjectReader& edge) { read_edge(edge); });
   }
 
   std::vector<ForeignLayer> layers(int batch_size) const {
     std::vector<ForeignLayer> layers(layer_of_class_.size());
-    for (const Node& node : nodes_) {
+    for (const DnnNode& node : nodes_) {
       if (node.backward) continue;
       if (layers[at(node.layer)].profile.name.empty()) layers[at(node.layer)].profile.name = "node" + node.id;
       for (const int reader : node.readers) layers[at(reader)].producers.insert(node.layer);
@@ -41,13 +41,13 @@ class Graph {
       point.forward = point.backward = imported_time(Seconds(0));
       point.transfer = point.gradient_transfer = Seconds(0);
     }
-    for (const Node& node : nodes_) add_costs(node, layers);
+    for (const DnnNode& node : nodes_) add_costs(node, layers);
     return layers;
   }
 
  private:
   void read_node(ObjectReader& reader) {
-    Node node;
+    DnnNode node;
     node.id = read_id(reader, "id");
     const bool supported = !reader.has("supportedOnFpga") || read_flag(reader, "supportedOnFpga");
     if (!supported)
@@ -62,7 +62,7 @@ class Graph {
     nodes_.push_back(std::move(node));
   }
 
-  Node& node(ObjectReader& reader, std::string_view key) {
+  DnnNode& node(ObjectReader& reader, std::string_view key) {
     const std::string id = read_id(reader, key);
     const auto found = by_id_.find(id);
     if (found == by_id_.end()) reader.fail(key, "the file has no node " + id);
@@ -70,8 +70,8 @@ class Graph {
   }
 
   void read_edge(ObjectReader& reader) {
-    Node& source = node(reader, "sourceId");
-    const Node& reading = node(reader, "destId");
+    DnnNode& source = node(reader, "sourceId");
+    const DnnNode& reading = node(reader, "destId");
     const double cost = reader.number("cost");
     if (source.transfer_ms.value_or(cost) != cost) {
       reader.fail("cost", "the edges of node " + source.id +
@@ -81,7 +81,7 @@ class Graph {
     if (reading.layer != source.layer) source.readers.insert(reading.layer);
   }
 
-  static void add_costs(const Node& node, std::vector<ForeignLayer>& layers) {
+  static void add_costs(const DnnNode& node, std::vector<ForeignLayer>& layers) {
     LayerPoint& point = layers[at(node.layer)].profile.points.front();
     const Seconds latency(node.latency_ms / 1e3);
     TimeStat& time = node.backward ? point.backward : point.forward;
@@ -101,7 +101,7 @@ class Graph {
     }
   }
 
-  std::vector<Node> nodes_;
+  std::vector<DnnNode> nodes_;
   std::map<std::string, std::size_t> by_id_;
   std::map<std::string, int> layer_of_class_;
 };
@@ -118,7 +118,7 @@ void require_names(const std::vector<ForeignLayer>& layers) {
 Profile import_dnn_partitioning(std::string_view text, std::string_view name, int batch_size) {
   const Json json = parse_json(text);
   ObjectReader file(json, "");
-  const std::vector<ForeignLayer> layers = Graph(file).layers(batch_size);
+  const std::vector<ForeignLayer> layers = DnnGraph(file).layers(batch_size);
   require_names(layers);
   Profile profile = foreign_profile(name, "dnn-partitioning", layers);
   if (file.has("maxSizePerFPGA")) profile.device.memory = read_bytes(file, "maxSizePerFPGA");

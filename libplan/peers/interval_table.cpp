@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <span>
 
+#include "libplan/cost/constants.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A last stage: its begin and machines.
 struct Split {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "libplan/cost/constants.h"
 #include "libplan/peers/pipedream_level.h"
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The levels of one layer order, innermost first.
 class Hierarchy {

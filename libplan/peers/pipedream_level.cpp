@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
+#include "libplan/cost/constants.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 PipedreamCost::PipedreamCost(const Chain& chain, const PeerOptions& options, std::size_t level,
                              const PipedreamLevel* inner)

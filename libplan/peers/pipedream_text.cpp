@@ -15,7 +15,7 @@
 namespace pp::plan {
 namespace {
 
-struct Node {
+struct TextNode {
   std::string id;
   std::string description;
   double forward_ms = 0;
@@ -84,7 +84,7 @@ std::int64_t bytes_of(std::string_view numbers, std::string_view key, int line) 
   return std::llround(sum);
 }
 
-LayerProfile layer_profile(const Node& node, int batch_size) {
+LayerProfile layer_profile(const TextNode& node, int batch_size) {
   LayerPoint point;
   point.micro_batch_size = batch_size;
   point.forward = imported_time(Seconds(node.forward_ms / 1e3));
@@ -99,7 +99,7 @@ LayerProfile layer_profile(const Node& node, int batch_size) {
           .points = {point}};
 }
 
-class Graph {
+class TextGraph {
  public:
   void read(std::string_view text) {
     struct Edge {
@@ -124,12 +124,12 @@ class Graph {
   }
 
   void drop_inputs_and_items() {
-    for (Node& one : nodes_) {
+    for (TextNode& one : nodes_) {
       if (one.before.empty() && one.description.starts_with("Input")) drop(one);
     }
     std::vector<int> items;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      const Node& one = nodes_[i];
+      const TextNode& one = nodes_[i];
       if (!one.dropped && one.after.empty() && one.description.starts_with("__getitem__"))
         items.push_back(static_cast<int>(i));
     }
@@ -144,7 +144,7 @@ class Graph {
     }
     std::vector<ForeignLayer> layers;
     for (const auto& [index, position] : positions) {
-      const Node& node = nodes_[at(index)];
+      const TextNode& node = nodes_[at(index)];
       layers.push_back({layer_profile(node, batch_size), {}});
       for (const int producer : node.before) layers.back().producers.insert(positions.at(producer));
     }
@@ -171,7 +171,7 @@ class Graph {
            "a node is `id -- description -- forward_compute_time=.., backward_compute_time=.., "
            "activation_size=.., parameter_size=..`");
     }
-    Node node;
+    TextNode node;
     node.id = std::string(fields.front());
     node.description = numbers - fields.begin() > 1 ? std::string(fields[1]) : std::string();
     node.forward_ms = number_of(*numbers, "forward_compute_time", line);
@@ -194,7 +194,7 @@ class Graph {
     nodes_[at(to)].before.insert(from);
   }
 
-  void drop(Node& node) {
+  void drop(TextNode& node) {
     const int index = static_cast<int>(&node - nodes_.data());
     for (const int reader : node.after) nodes_[at(reader)].before.erase(index);
     for (const int source : node.before) nodes_[at(source)].after.erase(index);
@@ -203,7 +203,7 @@ class Graph {
     node.dropped = true;
   }
 
-  std::vector<Node> nodes_;
+  std::vector<TextNode> nodes_;
   std::map<std::string, int> by_id_;
 };
 
@@ -213,7 +213,7 @@ Profile import_pipedream(std::string_view text, std::string_view name, int batch
   if (batch_size < 1) {
     throw Error(ErrorKind::usage, "batch_size = " + std::to_string(batch_size) + "; give at least 1");
   }
-  Graph graph;
+  TextGraph graph;
   graph.read(text);
   graph.drop_inputs_and_items();
 

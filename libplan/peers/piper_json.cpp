@@ -27,7 +27,7 @@ struct Choice {
   std::optional<PiperVariant> recompute;
 };
 
-struct Node {
+struct PiperNode {
   std::string id;
   std::map<int, Choice> choices;  ///< by degree; 1 is there
 };
@@ -64,8 +64,8 @@ Choice read_choice(ObjectReader& degrees, std::string_view degree, TimeUnit unit
   return choice;
 }
 
-Node read_node(ObjectReader& reader, TimeUnit unit) {
-  Node node;
+PiperNode read_node(ObjectReader& reader, TimeUnit unit) {
+  PiperNode node;
   node.id = read_id(reader, "id");
   ObjectReader degrees(reader.raw("TMPCs"), append_pointer(reader.pointer(), "TMPCs"));
   if (!degrees.has("1")) degrees.fail("1", "is missing: no variant without tensor parallelism");
@@ -79,7 +79,7 @@ Node read_node(ObjectReader& reader, TimeUnit unit) {
   return node;
 }
 
-ForeignLayer layer_of(const Node& node, int batch_size) {
+ForeignLayer layer_of(const PiperNode& node, int batch_size) {
   const Choice& whole = node.choices.at(1);
   const PiperVariant& costs = whole.plain.costs;
   const Seconds forward = costs.time / 3;
@@ -106,9 +106,9 @@ Bytes lookup(const Sync& sync, const std::string& id) {
   return found == sync.end() ? Bytes(0) : found->second;
 }
 
-class Graph {
+class PiperGraph {
  public:
-  Graph(ObjectReader& file, int batch_size, TimeUnit unit) {
+  PiperGraph(ObjectReader& file, int batch_size, TimeUnit unit) {
     for_each_object(file, "nodes", [&](ObjectReader& reader) {
       nodes_.push_back(read_node(reader, unit));
       if (!by_id_.emplace(nodes_.back().id, static_cast<int>(layers.size())).second)
@@ -162,7 +162,7 @@ class Graph {
     for (PiperShare& share : costs(producer).tensor) share.outgoing[name] = charge(share.degree);
   }
 
-  std::vector<Node> nodes_;
+  std::vector<PiperNode> nodes_;
   std::map<std::string, int> by_id_;
 };
 
@@ -171,7 +171,7 @@ class Graph {
 Profile import_piper(std::string_view text, std::string_view name, int batch_size, TimeUnit unit) {
   const Json json = parse_json(text);
   ObjectReader file(json, "");
-  Profile profile = foreign_profile(name, "piper", Graph(file, batch_size, unit).layers);
+  Profile profile = foreign_profile(name, "piper", PiperGraph(file, batch_size, unit).layers);
   if (file.has("maxMemoryPerDevice")) profile.device.memory = read_bytes(file, "maxMemoryPerDevice");
   for (const char* key : {"bandwidth", "mbsInBatch"}) {
     if (file.has(key)) profile.context[key] = file.raw(key).dump();

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libplan/cost/constants.h"
 #include "libplan/search/exact/bisect.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Sums of work round otherwise than loads do.
-constexpr double kRounding = 1 - 1e-12;
+constexpr double kJustBelow = 1 - 1e-12;
 
 struct Test {
   std::vector<PiperPlanStage> stages;
@@ -34,7 +34,7 @@ Space make_space(const std::vector<LayerSet>& sets, const PiperProblem& problem)
   for (const LayerSet& set : sets) {
     double sum = 0;
     for (int layer = 0; layer < space.layers; ++layer) sum += set.has(layer) ? problem.work[at(layer)] : 0;
-    space.work.push_back(sum * kRounding);
+    space.work.push_back(sum * kJustBelow);
   }
   for (int d = 1; d <= std::min(problem.devices, problem.micro_batches); ++d) {
     if (problem.micro_batches % d == 0) space.replicas.push_back(d);
@@ -90,7 +90,7 @@ class Probe {
       const int left = problem_.devices - behind.devices - width * replicas;
       if (left < 0 || behind.slots + replicas > problem_.micro_batches) break;
       if (!accept(space_.work[at(begin)], left)) break;
-      if (!accept(stage_work * kRounding, width * replicas)) continue;
+      if (!accept(stage_work * kJustBelow, width * replicas)) continue;
       if (!take(begin, end, degree)) return false;
       const int slots = behind.slots + replicas;
       const double load = problem_.load(replicas, (slots + replicas - 1) / replicas, limit_);

@@ -5,13 +5,13 @@
 #include <set>
 #include <tuple>
 
+#include "libplan/cost/constants.h"
 #include "libplan/cost/covering_knapsack.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Edges = std::map<std::string, Bytes>;
 
 PiperCosts assumed_costs(const PeerInput& input, int layer) {

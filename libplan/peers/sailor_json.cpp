@@ -18,8 +18,6 @@ struct Times {
   Seconds forward{}, backward{}, update{};
 };
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 std::string model_of(std::string_view entry) { return std::string(entry.substr(0, entry.find('/'))); }
 
 /// The names of the members: `a, b`.

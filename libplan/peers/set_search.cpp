@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "libplan/cost/constants.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostSets = 50'000;
 constexpr double kMostSteps = 2e9;
 

@@ -19,10 +19,10 @@ namespace pp::plan {
 namespace {
 
 /// What the simulator should be given.
-constexpr int kMostOperations = 200'000;
+constexpr int kMostSimulated = 200'000;
 
 /// Micro-batches that many operations have, in each third of a stream.
-int affordable_third(const Assignment& assignment) { return kMostOperations / (3 * 2 * assignment.stages()); }
+int affordable_third(const Assignment& assignment) { return kMostSimulated / (3 * 2 * assignment.stages()); }
 
 /// Of every replica of every stage, in whole updates.
 int turns_of(const Assignment& assignment, int per_update) {
@@ -68,16 +68,16 @@ void set_hardware(SimulationInput& input, const std::vector<int>& devices, const
   if (numbers.size() == devices.size()) input.hardware.clear();
 }
 
-using Traffic = std::map<std::pair<WorkerId, WorkerId>, Bytes>;  ///< between workers
+using SimulatedTraffic = std::map<std::pair<WorkerId, WorkerId>, Bytes>;  ///< between workers
 
 /// Of all workers: messages stay in their lane.
-Traffic of_all_lanes(const Traffic& few, const Lanes& lanes, int stages) {
+SimulatedTraffic of_all_lanes(const SimulatedTraffic& few, const Lanes& lanes, int stages) {
   const int replicas = static_cast<int>(lanes.stands_for.size()) / stages;
   const int kept = static_cast<int>(lanes.few.programs.size()) / stages;
   std::map<int, std::vector<std::pair<int, Bytes>>> sent;  // by worker: to which stage
   for (const auto& [ends, bytes] : few)
     sent[number(ends.first)].emplace_back(number(ends.second) / kept, bytes);
-  Traffic all;
+  SimulatedTraffic all;
   for (int worker = 0; worker < std::ssize(lanes.stands_for); ++worker) {
     for (const auto& [stage, bytes] : sent[lanes.stands_for[at(worker)]])
       all[{WorkerId{worker}, WorkerId{stage * replicas + worker % replicas}}] = bytes;
@@ -85,7 +85,7 @@ Traffic of_all_lanes(const Traffic& few, const Lanes& lanes, int stages) {
   return all;
 }
 
-void add_traffic(Prediction& prediction, const Traffic& traffic, int updates) {
+void add_traffic(Prediction& prediction, const SimulatedTraffic& traffic, int updates) {
   for (const auto& [ends, bytes] : traffic) {
     prediction.links.push_back({ends.first, ends.second, Bytes(bytes.value / updates)});
   }
@@ -209,7 +209,7 @@ Prediction simulate_prediction(const PricedStages& priced, const Assignment& ass
   const int samples = std::accumulate(context.model.sizes.begin(), context.model.sizes.end(), 0);
   if (prediction.step > Seconds(0))
     prediction.samples_per_s = std::min(kMostNumber, samples / prediction.step.count());
-  Traffic traffic;
+  SimulatedTraffic traffic;
   for (const MessageEvent& message : result.messages) traffic[{message.from, message.to}] += message.bytes;
   if (lanes) traffic = of_all_lanes(traffic, *lanes, assignment.stages());
   add_traffic(prediction, traffic, updates);

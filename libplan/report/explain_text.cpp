@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "libplan/cost/constants.h"
 #include "libplan/report/explain.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
@@ -11,8 +12,6 @@ namespace pp::plan {
 namespace {
 
 using pp::to_text;
-
-constexpr double kRounding = 1e-9;  // relative; of sums in another order
 
 double share_of(Seconds part, Seconds whole) { return whole > Seconds{} ? part / whole : 0; }
 

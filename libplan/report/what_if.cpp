@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libplan/answer/make_plan.h"
+#include "libplan/cost/constants.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/request/machine.h"
 #include "libplan/search/candidates/collect_candidates.h"
@@ -15,8 +16,6 @@ namespace pp::plan {
 namespace {
 
 /// The relative difference below which two steps are one: sums in another order.
-constexpr double kRounding = 1e-9;
-
 /// Throws what make_plan() throws. Cut short it is not the best: ask has_time() behind it.
 std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, PlanRequest request) {
   request.top = 0;

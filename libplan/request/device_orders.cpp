@@ -81,9 +81,9 @@ class Symmetry {
 };
 
 /// Every order that some plan can tell from the others, while they are few.
-class Enumeration {
+class OrderEnumeration {
  public:
-  Enumeration(const Cluster& cluster, const std::vector<int>& classes) : symmetry_(cluster, classes) {}
+  OrderEnumeration(const Cluster& cluster, const std::vector<int>& classes) : symmetry_(cluster, classes) {}
 
   /// Empty when there are more than kMostOrders.
   std::vector<Order> run() {
@@ -155,7 +155,7 @@ std::vector<Order> device_orders(const Cluster& cluster, std::span<const std::in
                                  Placement placement) {
   const std::vector<int> classes = classes_of(cluster, bytes);
   if (placement == Placement::automatic && std::ssize(classes) <= kEnumerated) {
-    std::vector<Order> all = Enumeration(cluster, classes).run();
+    std::vector<Order> all = OrderEnumeration(cluster, classes).run();
     if (!all.empty()) return all;
   }
   std::vector<Order> orders;

@@ -10,7 +10,7 @@
 namespace pp::plan {
 namespace {
 
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::data, message); }
+[[noreturn]] void fail_incomplete(const std::string& message) { throw Error(ErrorKind::data, message); }
 
 std::string text(OpKind kind, int stage, int micro_batch) {
   return to_text(Op{kind, StageId{stage}, micro_batch});
@@ -18,9 +18,9 @@ std::string text(OpKind kind, int stage, int micro_batch) {
 
 [[noreturn]] void refuse_missing(const ProgramSet& set, int stage, int micro_batch) {
   const auto& workers = set.stage_workers[at(stage)];
-  fail("stage " + std::to_string(stage) + ": " + text(OpKind::forward, stage, micro_batch) +
-       " is missing; list it on worker " + std::to_string(number(workers.front())) +
-       (workers.size() > 1 ? " or another of the stage's" : ""));
+  fail_incomplete("stage " + std::to_string(stage) + ": " + text(OpKind::forward, stage, micro_batch) +
+                  " is missing; list it on worker " + std::to_string(number(workers.front())) +
+                  (workers.size() > 1 ? " or another of the stage's" : ""));
 }
 
 /// F once, or on every worker of the stage.
@@ -31,8 +31,9 @@ void check_forward(const ProgramSet& set, const ProgramIndex& index, int stage, 
   if (listed == 0) refuse_missing(set, stage, micro_batch);
   const auto& workers = set.stage_workers[at(stage)];
   const std::string forward = text(OpKind::forward, stage, micro_batch);
-  fail("stage " + std::to_string(stage) + ": " + forward + " is listed by " + std::to_string(listed) + " of " +
-       std::to_string(workers.size()) + " workers; list it on one, or on all to split the micro-batch");
+  fail_incomplete("stage " + std::to_string(stage) + ": " + forward + " is listed by " +
+                  std::to_string(listed) + " of " + std::to_string(workers.size()) +
+                  " workers; list it on one, or on all to split the micro-batch");
 }
 
 /// The owner of a forward has its backward, whole or in halves.
@@ -45,15 +46,15 @@ void check_backward(const ProgramIndex& index, int forward) {
   if (backward != kNone && split == (weight != kNone)) return;
   const std::string worker = "worker " + std::to_string(index.worker_of[at(forward)]);
   if (backward == kNone) {
-    fail(worker + ": " + text(OpKind::backward, stage, op.micro_batch) + " is missing; " + to_text(op) +
-         " needs it, or I and W, on the same worker");
+    fail_incomplete(worker + ": " + text(OpKind::backward, stage, op.micro_batch) + " is missing; " +
+                    to_text(op) + " needs it, or I and W, on the same worker");
   }
   if (split) {
-    fail(worker + ": " + text(OpKind::weight_gradient, stage, op.micro_batch) + " is missing; " +
-         to_text(index.ops[at(backward)]) + " leaves the weight gradient to it");
+    fail_incomplete(worker + ": " + text(OpKind::weight_gradient, stage, op.micro_batch) + " is missing; " +
+                    to_text(index.ops[at(backward)]) + " leaves the weight gradient to it");
   }
-  fail(locate(index, weight) + ": " + to_text(index.ops[at(backward)]) +
-       " computes this gradient already; list B alone, or I and W");
+  fail_incomplete(locate(index, weight) + ": " + to_text(index.ops[at(backward)]) +
+                  " computes this gradient already; list B alone, or I and W");
 }
 
 /// How often a worker lists a stage's AR and U, and how many backwards it completes there (B or W).
@@ -94,16 +95,18 @@ void check_counts(const ProgramSet& set, int worker, int stage, StageCounts coun
   const std::string update = text(OpKind::update, stage, 0);
   const std::string reduce = text(OpKind::all_reduce, stage, 0);
   if (counts.updates != updates) {
-    fail(where + update + " is listed " + times(counts.updates) + "; " + update_rule(set, counts.backwards));
+    fail_incomplete(where + update + " is listed " + times(counts.updates) + "; " +
+                    update_rule(set, counts.backwards));
   }
   if (partners == 1) {
-    fail(where + reduce + " is listed, but " +
-         (set.rules == RuleSet::served ? "a parameter server joins the gradients"
-                                       : "stage " + std::to_string(stage) + " has one worker") +
-         "; leave it out");
+    fail_incomplete(where + reduce + " is listed, but " +
+                    (set.rules == RuleSet::served ? "a parameter server joins the gradients"
+                                                  : "stage " + std::to_string(stage) + " has one worker") +
+                    "; leave it out");
   }
-  fail(where + reduce + " is listed " + times(counts.all_reduces) + "; stage " + std::to_string(stage) +
-       " has " + std::to_string(partners) + " workers, so each " + update + " needs one before it");
+  fail_incomplete(where + reduce + " is listed " + times(counts.all_reduces) + "; stage " +
+                  std::to_string(stage) + " has " + std::to_string(partners) + " workers, so each " + update +
+                  " needs one before it");
 }
 
 /// In a synchronous step every worker of a tied group lists its ARg once.
@@ -117,9 +120,9 @@ void check_tied_reductions(const ProgramSet& set, const ProgramIndex& index) {
         return op.kind == wanted.kind && op.micro_batch == wanted.micro_batch;
       });
       if (!joins || listed == 1) continue;
-      fail("worker " + std::to_string(w) + ": " + to_text(wanted) + " is listed " +
-           times(static_cast<int>(listed)) +
-           "; every worker of the group's stages lists it once, in front of its first U");
+      fail_incomplete("worker " + std::to_string(w) + ": " + to_text(wanted) + " is listed " +
+                      times(static_cast<int>(listed)) +
+                      "; every worker of the group's stages lists it once, in front of its first U");
     }
   }
 }
@@ -130,9 +133,9 @@ void check_groups(const ProgramIndex& index) {
     const int first = index.group_members[at(index.group_begin[at(g)])];
     const int last = index.group_members[at(index.group_begin[at(g) + 1] - 1)];
     if (last != kNone) continue;
-    fail(locate(index, first) + ": not every worker of stage " +
-         std::to_string(number(index.ops[at(first)].stage)) +
-         " lists as many all-reduces; give all the same number");
+    fail_incomplete(locate(index, first) + ": not every worker of stage " +
+                    std::to_string(number(index.ops[at(first)].stage)) +
+                    " lists as many all-reduces; give all the same number");
   }
 }
 
@@ -186,8 +189,9 @@ void check_micro_batches(const ProgramSet& set, const ProgramIndex& index) {
       check_backward(index, id);
     } else if (has_micro_batch(op.kind) && index.local(Slot::forward, id) == kNone) {
       const int owner = index.first(Slot::forward, number(op.stage), op.micro_batch);
-      fail(locate(index, id) + ": " + to_text(index.ops[at(owner)]) + " runs on worker " +
-           std::to_string(index.worker_of[at(owner)]) + "; a micro-batch stays with the worker of its forward");
+      fail_incomplete(locate(index, id) + ": " + to_text(index.ops[at(owner)]) + " runs on worker " +
+                      std::to_string(index.worker_of[at(owner)]) +
+                      "; a micro-batch stays with the worker of its forward");
     }
   }
 }

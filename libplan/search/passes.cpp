@@ -17,6 +17,7 @@
 #include <limits>
 #include <utility>
 
+#include "libplan/cost/constants.h"
 #include "libplan/request/effort.h"
 #include "libplan/request/machine.h"
 #include "libplan/search/candidates/cases.h"
@@ -25,8 +26,6 @@
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Numbers of devices that are searched: of large models those whose binary form has ones in its first three
 /// places only, so that a large machine costs a few dozen searches and not hundreds.

@@ -23,14 +23,15 @@ constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut 
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
-constexpr std::size_t kAtOnce = 8;                ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kImproved = 200'000;       ///< operations simulated per machine for local improvement
+constexpr std::size_t kAtOnce = 8;  ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kImprovedFinalists =
+    200'000;                                      ///< operations simulated per machine for local improvement
 constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
 constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
 constexpr double kFar = 1.25;       ///< Shortlist::far(), relative to the best
 constexpr double kOutclassed =
-    1.6;  ///< a smaller machine whose best is this much slower is not worth local moves
-constexpr double kRounding = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
+    1.6;                        ///< a smaller machine whose best is this much slower is not worth local moves
+constexpr double kTie = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
 
 /// Cheap ones first, so that the expensive ones are measured against them.
 int effort(const Finalist& finalist) {
@@ -55,7 +56,7 @@ Finalist without_replica(Finalist finalist, std::size_t stage) {
 }
 
 /// Of a step; of a stream about what steady_length() simulates.
-double operations_of(const Finalist& finalist) {
+double operations_to_simulate(const Finalist& finalist) {
   if (!finalist.schedule->synchronous) {
     constexpr int kMost = 200'000;
     const int stages = static_cast<int>(finalist.partition.size());
@@ -72,9 +73,9 @@ double operations_of(const Finalist& finalist) {
 double simulated_of(const Finalist& finalist, const Cluster& cluster) {
   const std::vector<int> replicas = replicas_of(finalist.partition);
   const bool equal = std::ranges::adjacent_find(replicas, std::ranges::not_equal_to()) == replicas.end();
-  if (!equal || !finalist.schedule->synchronous) return operations_of(finalist);
+  if (!equal || !finalist.schedule->synchronous) return operations_to_simulate(finalist);
   const std::vector<int> kept = kept_lanes(replicas.front(), finalist.micro_batches, cluster);
-  return operations_of(finalist) * static_cast<double>(kept.size()) / replicas.front();
+  return operations_to_simulate(finalist) * static_cast<double>(kept.size()) / replicas.front();
 }
 
 /// How many of them are priced against the same best: fewer where each takes long.
@@ -92,14 +93,15 @@ std::size_t at_once(std::span<const Finalist> finalists, const Cluster& cluster)
 int affordable_threads(std::span<Finalist* const> finalists, int wanted) {
   constexpr double kMost = 1 << 30, kPerOperation = 350;
   double bytes = 1;
-  for (const Finalist* finalist : finalists) bytes = std::max(bytes, kPerOperation * operations_of(*finalist));
+  for (const Finalist* finalist : finalists)
+    bytes = std::max(bytes, kPerOperation * operations_to_simulate(*finalist));
   return static_cast<int>(std::clamp(kMost / bytes, 1.0, std::max(1.0, static_cast<double>(wanted))));
 }
 
 /// For check_plan(). Placed ones are made only when they are not.
 bool is_too_long(const Finalist& finalist) {
   return !finalist.placed && finalist.schedule->synchronous &&
-         operations_of(finalist) > static_cast<double>(kOperationLimit);
+         operations_to_simulate(finalist) > static_cast<double>(kOperationLimit);
 }
 
 }  // namespace
@@ -134,7 +136,7 @@ double Shortlist::best_step(std::size_t place) const {
 double Shortlist::far() const { return kFar * best(); }
 
 bool Shortlist::is_hopeless(const Finalist& finalist) const {
-  if (finalist.placed) return finalist.bound > best() * (1 + kRounding);
+  if (finalist.placed) return finalist.bound > best() * (1 + kTie);
   return finalist.bound > std::max(best_step(kListed + 1), far());
 }
 
@@ -308,7 +310,7 @@ void Shortlist::improve(const ScheduleRow& schedule, int devices) {
     if (a.ranked_step() != b.ranked_step() || a.bound == b.bound) return ranks_before(a, b);
     return a.bound < b.bound;
   });
-  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImproved;
+  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImprovedFinalists;
   for (Finalist& finalist : starts) {
     if (operations <= 0 || stops(devices)) break;
     if (!tried_.insert(shape(finalist)).second) continue;

@@ -9,13 +9,13 @@
 namespace pp {
 namespace {
 
-constexpr std::string_view kFormat = "pp.cluster";
-constexpr int kVersion = 1;
-constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr std::string_view kClusterFormat = "pp.cluster";
+constexpr int kClusterVersion = 1;
+constexpr std::int64_t kMostOfInt = std::numeric_limits<int>::max();
 constexpr double kLeast = std::numeric_limits<double>::min();  // above 0
 
 int small_integer(ObjectReader& reader, std::string_view key, std::int64_t min) {
-  return static_cast<int>(reader.integer(key, {.min = min, .max = kMaxInt}));
+  return static_cast<int>(reader.integer(key, {.min = min, .max = kMostOfInt}));
 }
 
 LinkSample read_sample(ObjectReader& reader) {
@@ -139,7 +139,7 @@ Device device_from_json(ObjectReader& reader) {
   device.kind = reader.enumerator<DeviceKind>("kind");
   device.index = reader.has("index") ? small_integer(reader, "index", 0) : number(device.id);
   if (reader.has("cores")) {
-    for (const std::int64_t core : reader.integers("cores", {.max = kMaxInt}))
+    for (const std::int64_t core : reader.integers("cores", {.max = kMostOfInt}))
       device.cores.push_back(static_cast<int>(core));
     if (device.kind != DeviceKind::cpu && !device.cores.empty())
       reader.fail("cores", "belongs to cpu devices only; remove it");
@@ -195,12 +195,13 @@ Json to_json(const Level& level) {
 
 Cluster cluster_from_json(const Json& json) {
   Cluster cluster;
-  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) { cluster = read_cluster(reader); });
+  read_document(json, kClusterFormat, kClusterVersion,
+                [&](ObjectReader& reader) { cluster = read_cluster(reader); });
   return cluster;
 }
 
 Json to_json(const Cluster& cluster) {
-  Json json{{"format", kFormat}, {"version", kVersion}};
+  Json json{{"format", kClusterFormat}, {"version", kClusterVersion}};
   json["context"] = context_json(cluster.context);
   json["measured"] = cluster.measured;
   json["devices"] = Json::array();

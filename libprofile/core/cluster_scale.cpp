@@ -9,7 +9,7 @@
 namespace pp {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+[[noreturn]] void refuse_scale(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
 bool alike(const Device& a, const Device& b) {
   return a.kind == b.kind && a.memory == b.memory && a.speed == b.speed && a.cores.size() == b.cores.size();
@@ -20,9 +20,9 @@ Device joined(const Device& first, std::span<const Device> members, bool whole_n
   Device device = first;
   for (const Device& member : members) {
     if (!whole_nodes && member.node != first.node) {
-      refuse("tensor groups: devices " + std::to_string(number(first.id)) + " and " +
-             std::to_string(number(member.id)) + " stand on different nodes (" + first.node + ", " +
-             member.node + "); a group is of devices of one node, or of whole nodes");
+      refuse_scale("tensor groups: devices " + std::to_string(number(first.id)) + " and " +
+                   std::to_string(number(member.id)) + " stand on different nodes (" + first.node + ", " +
+                   member.node + "); a group is of devices of one node, or of whole nodes");
     }
     device.memory = std::min(device.memory, member.memory);
     device.speed = std::min(device.speed, member.speed);
@@ -43,17 +43,18 @@ void share_cards(std::vector<Level>& levels, int degree) {
 
 Cluster with_nodes(const Cluster& cluster, int nodes) {
   if (cluster.levels.size() != 2) {
-    refuse("--nodes: the cluster has " + counted(std::ssize(cluster.levels), "level") +
-           ", not one within a node and one between nodes; give such a file, or --levels");
+    refuse_scale("--nodes: the cluster has " + counted(std::ssize(cluster.levels), "level") +
+                 ", not one within a node and one between nodes; give such a file, or --levels");
   }
   const int size = cluster.levels.front().devices;
   const std::vector<Device>& given = cluster.devices;
   if (given.size() % at(size) != 0)
-    refuse("--nodes: the last node has fewer than " + std::to_string(size) + " devices; give whole nodes");
+    refuse_scale("--nodes: the last node has fewer than " + std::to_string(size) +
+                 " devices; give whole nodes");
   for (std::size_t i = at(size); i < given.size(); ++i) {
     if (alike(given[i], given[i % at(size)])) continue;
-    refuse("--nodes: device " + std::to_string(i) + " differs from device " + std::to_string(i % at(size)) +
-           " of the first node; give nodes that are equal");
+    refuse_scale("--nodes: device " + std::to_string(i) + " differs from device " +
+                 std::to_string(i % at(size)) + " of the first node; give nodes that are equal");
   }
   const std::array groups{size, nodes};
   const int count = checked_device_count(groups);
@@ -90,10 +91,10 @@ Cluster with_tensor_groups(const Cluster& cluster, int degree) {
   const int size = cluster.levels.empty() ? count : std::min(count, cluster.levels.front().devices);
   const bool whole = degree > size && degree % size == 0;  // groups of the innermost level
   if ((size % degree != 0 && !whole) || count % degree != 0) {
-    refuse("tensor groups of " + std::to_string(degree) + " do not divide the " +
-           std::to_string(whole ? count : size) + " devices that " +
-           (whole ? "the cluster has" : "the innermost level joins") +
-           "; profile with a degree that divides them");
+    refuse_scale("tensor groups of " + std::to_string(degree) + " do not divide the " +
+                 std::to_string(whole ? count : size) + " devices that " +
+                 (whole ? "the cluster has" : "the innermost level joins") +
+                 "; profile with a degree that divides them");
   }
   Cluster result = cluster;
   result.devices.clear();

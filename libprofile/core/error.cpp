@@ -13,6 +13,8 @@ void Error::render() {
   text_ += message_;
 }
 
+void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

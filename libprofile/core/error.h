@@ -36,6 +36,9 @@ class Error : public std::exception {
   std::string text_;
 };
 
+/// Throws; for checks in a row.
+[[noreturn]] void refuse(ErrorKind kind, const std::string& message);
+
 /// Runs `body`; an Error that leaves it carries `context` in front.
 template <class Body>
 auto with_context(const std::string& context, Body&& body) {

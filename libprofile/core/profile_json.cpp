@@ -10,8 +10,8 @@
 namespace pp {
 namespace {
 
-constexpr std::string_view kFormat = "pp.profile";
-constexpr int kVersion = 1;
+constexpr std::string_view kProfileFormat = "pp.profile";
+constexpr int kProfileVersion = 1;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 TimeStat read_time(ObjectReader& reader, std::string_view key) {
@@ -419,12 +419,13 @@ Json to_json(const TimeStat& time) {
 
 Profile profile_from_json(const Json& json) {
   Profile profile;
-  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) { profile = read_profile(reader); });
+  read_document(json, kProfileFormat, kProfileVersion,
+                [&](ObjectReader& reader) { profile = read_profile(reader); });
   return profile;
 }
 
 Json to_json(const Profile& profile) {
-  Json json{{"format", kFormat}, {"version", kVersion}};
+  Json json{{"format", kProfileFormat}, {"version", kProfileVersion}};
   json["context"] = context_json(profile.context);
   json["model"] = to_json(profile.model);
   json["model_hash"] = profile.model_hash;

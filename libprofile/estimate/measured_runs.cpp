@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 13> kColumns{
 constexpr double kMostSeconds = 1e6, kMostBytes = 1e18;
 constexpr std::array<std::string_view, 4> kRequired{"model", "micro_batch", "micro_batches", "step_s"};
 
-[[noreturn]] void refuse(int line, const std::string& what) {
+[[noreturn]] void refuse_line(int line, const std::string& what) {
   throw Error(ErrorKind::data, "line " + std::to_string(line) + ": " + what);
 }
 
@@ -37,7 +37,7 @@ std::vector<std::string> fields_of(std::string_view line, int number) {
       fields.back() += c;
     }
   }
-  if (quoted) refuse(number, "a quote is not closed");
+  if (quoted) refuse_line(number, "a quote is not closed");
   return fields;
 }
 
@@ -45,8 +45,8 @@ class Row {
  public:
   Row(const std::vector<std::string>& header, std::vector<std::string> fields, int line) : line_(line) {
     if (fields.size() != header.size()) {
-      refuse(line, "has " + std::to_string(fields.size()) + " fields, but the header names " +
-                       std::to_string(header.size()) + "; quote models that hold commas");
+      refuse_line(line, "has " + std::to_string(fields.size()) + " fields, but the header names " +
+                            std::to_string(header.size()) + "; quote models that hold commas");
     }
     for (std::size_t i = 0; i < header.size(); ++i) fields_[header[i]] = std::move(fields[i]);
   }
@@ -60,7 +60,7 @@ class Row {
     int value = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
     if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 1)
-      refuse(line_, column + " must be a whole number from 1, not \"" + text + "\"");
+      refuse_line(line_, column + " must be a whole number from 1, not \"" + text + "\"");
     return value;
   }
   double number(const std::string& column, double most) const {
@@ -68,12 +68,12 @@ class Row {
     double value = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
     if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !(value > 0 && value < most))
-      refuse(line_, column + " must be a number above 0, not \"" + text + "\"");
+      refuse_line(line_, column + " must be a number above 0, not \"" + text + "\"");
     return value;
   }
   bool flag(const std::string& column, bool otherwise) const {
     const std::string text = this->text(column, otherwise ? "1" : "0");
-    if (text != "0" && text != "1") refuse(line_, column + " must be 0 or 1, not \"" + text + "\"");
+    if (text != "0" && text != "1") refuse_line(line_, column + " must be 0 or 1, not \"" + text + "\"");
     return text == "1";
   }
 
@@ -85,7 +85,7 @@ class Row {
 MeasuredRun run_of(const Row& row, int line) {
   MeasuredRun run;
   run.model = row.text("model");
-  if (run.model.empty()) refuse(line, "model is empty; name a family with its arguments, or a file");
+  if (run.model.empty()) refuse_line(line, "model is empty; name a family with its arguments, or a file");
   run.micro_batch = row.count("micro_batch");
   run.micro_batches = row.count("micro_batches");
   run.stages = row.count("stages");
@@ -107,14 +107,16 @@ MeasuredRun run_of(const Row& row, int line) {
 void check_header(const std::vector<std::string>& header, int line) {
   for (const std::string& column : header) {
     if (std::ranges::find(kColumns, column) == kColumns.end())
-      refuse(line, "unknown column \"" + column +
-                       "\"; use model, micro_batch, micro_batches, stages, replicas, "
-                       "tensor, sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
-    if (std::ranges::count(header, column) > 1) refuse(line, "column " + column + " is there twice; keep one");
+      refuse_line(line,
+                  "unknown column \"" + column +
+                      "\"; use model, micro_batch, micro_batches, stages, replicas, "
+                      "tensor, sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
+    if (std::ranges::count(header, column) > 1)
+      refuse_line(line, "column " + column + " is there twice; keep one");
   }
   for (const std::string_view column : kRequired) {
     if (std::ranges::find(header, column) == header.end())
-      refuse(line, "the header has no column " + std::string(column) + "; add it");
+      refuse_line(line, "the header has no column " + std::string(column) + "; add it");
   }
 }
 

@@ -7,7 +7,7 @@
 namespace pp::profile {
 namespace {
 
-constexpr double kTolerance = 0.10;
+constexpr double kDriftTolerance = 0.10;
 
 double median(std::span<const double> seconds) { return summarise(seconds).median.count(); }
 
@@ -22,7 +22,7 @@ std::optional<double> reference_change(std::span<const double> seconds) {
 
 std::optional<std::string> reference_finding(std::span<const double> seconds) {
   const std::optional<double> change = reference_change(seconds);
-  if (!change || std::abs(*change) <= kTolerance) return std::nullopt;
+  if (!change || std::abs(*change) <= kDriftTolerance) return std::nullopt;
   return "a fixed piece of work took " + std::to_string(std::lround(100 * std::abs(*change))) + " % " +
          (*change > 0 ? "longer" : "less") +
          " at the end of the measurement than at its beginning: the cores' clock changed, or other programs "

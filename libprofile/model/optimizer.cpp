@@ -29,7 +29,7 @@
 namespace pp::model {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
+using OwnedTensors = std::vector<at::Tensor>;
 
 /// The fused kernels walk raw memory: another layout would give wrong numbers without an error. `what` the
 /// others are: `gradient`.
@@ -107,7 +107,7 @@ class Sgd final : public Optimizer {
   /// LibTorch 2.11's fused kernel leaves bfloat16 weights as they are on a CPU, all but the last few, and reads
   /// their momenta as float32 (pytorch/pytorch#191763).
   void update_unfused(const Update& of, at::TensorList momenta, double learning_rate, bool first) const {
-    Tensors slopes = of.gradients.vec();
+    OwnedTensors slopes = of.gradients.vec();
     if (decay(of) != 0.0) slopes = at::_foreach_add(slopes, of.weights, decay(of));
     if (!momenta.empty()) {
       if (first) {
@@ -152,7 +152,7 @@ class Adam final : public Optimizer {
     }
   }
   void go_on(const Update& of, double distance) const override {
-    const Tensors roots = at::_foreach_sqrt(of.state[1].tensors);
+    const OwnedTensors roots = at::_foreach_sqrt(of.state[1].tensors);
     at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps())));
     at::_foreach_add_(roots, options_.epsilon);
     if (decay_ == Decay::decoupled) at::_foreach_mul_(of.weights, 1 - distance * decay(of));
@@ -179,19 +179,19 @@ class Rmsprop final : public Optimizer {
 
  private:
   void update(const Update& of, double learning_rate, bool /*first*/) const override {
-    Tensors decayed;
+    OwnedTensors decayed;
     if (decay(of) != 0.0) decayed = at::_foreach_add(of.gradients, of.weights, decay(of));
     const at::TensorList slopes = decayed.empty() ? of.gradients : at::TensorList(decayed);
-    const Tensors& squares = of.state[0].tensors;
+    const OwnedTensors& squares = of.state[0].tensors;
     at::_foreach_mul_(squares, options_.alpha);
     at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
-    const Tensors roots = at::_foreach_sqrt(squares);
+    const OwnedTensors roots = at::_foreach_sqrt(squares);
     at::_foreach_add_(roots, options_.epsilon);
     if (options_.momentum == 0.0) {
       at::_foreach_addcdiv_(of.weights, slopes, roots, -learning_rate);
       return;
     }
-    const Tensors& momenta = of.state[1].tensors;
+    const OwnedTensors& momenta = of.state[1].tensors;
     at::_foreach_mul_(momenta, options_.momentum);
     at::_foreach_addcdiv_(momenta, slopes, roots, 1);
     at::_foreach_add_(of.weights, momenta, -learning_rate);
@@ -248,7 +248,7 @@ void Optimizer::by_rules(const Update& all, std::span<const at::Tensor> before, 
     throw Error(ErrorKind::internal, "got " + std::to_string(rules_.size()) + " rules for " +
                                          std::to_string(all.weights.size()) + " weights");
   for (const WeightRule& rule : std::set<WeightRule>(rules_.begin(), rules_.end())) {
-    Tensors weights, gradients, from;
+    OwnedTensors weights, gradients, from;
     std::vector<OptimizerSlot> slots;
     for (const OptimizerSlot& slot : all.state) slots.push_back({slot.name});
     for (std::size_t i = 0; i < rules_.size(); ++i) {
@@ -267,11 +267,11 @@ void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> bef
                               bool first) const {
   const std::int64_t most = all.weights.front().is_cpu() ? piece_elements(all.weights.front().itemsize())
                                                          : std::numeric_limits<std::int64_t>::max();
-  Tensors copied, weights, gradients;
+  OwnedTensors copied, weights, gradients;
   std::vector<OptimizerSlot> slots;
   std::int64_t room = most;
   const auto begin_piece = [&] {
-    for (Tensors* tensors : {&copied, &weights, &gradients}) tensors->clear();
+    for (OwnedTensors* tensors : {&copied, &weights, &gradients}) tensors->clear();
     slots.clear();
     for (const OptimizerSlot& slot : all.state) slots.push_back({slot.name});
     room = most;

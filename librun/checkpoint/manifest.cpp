@@ -13,9 +13,9 @@ namespace pp::run {
 
 namespace {
 
-constexpr auto kFormat = "pp.checkpoint";
-constexpr int kVersion = 2;
-constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+constexpr auto kManifestFormat = "pp.checkpoint";
+constexpr int kManifestVersion = 2;
+constexpr NumberRange kAnyValue{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 constexpr NumberRange kNotNegative{0, std::numeric_limits<double>::max()};
 
 // Some manifests of version 1 say no epoch_samples: all their steps are full.
@@ -24,7 +24,7 @@ Position read_position(ObjectReader& reader, int version, const TrainingIdentity
   position.step = reader.integer("step");
   position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
   position.epoch_steps = reader.integer("epoch_steps");
-  position.epoch_loss = reader.number("epoch_loss", kAnyNumber);
+  position.epoch_loss = reader.number("epoch_loss", kAnyValue);
   position.epoch_samples =
       version > 1 || reader.has("epoch_samples")
           ? reader.number("epoch_samples", kNotNegative)
@@ -101,8 +101,8 @@ Json to_json(const Manifest& manifest) {
     reached["loss_scale"] = {{"factor", position.loss_scale.factor},
                              {"finite_steps", position.loss_scale.finite_steps}};
   }
-  Json document{{"format", kFormat},
-                {"version", kVersion},
+  Json document{{"format", kManifestFormat},
+                {"version", kManifestVersion},
                 {"position", reached},
                 {"training",
                  {{"model_hash", identity.model_hash},
@@ -124,7 +124,7 @@ Json to_json(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text) {
   Manifest manifest;
   const Json document = parse_json(text);
-  read_document(document, kFormat, IntegerRange{1, kVersion}, [&](ObjectReader& reader) {
+  read_document(document, kManifestFormat, IntegerRange{1, kManifestVersion}, [&](ObjectReader& reader) {
     const auto version = static_cast<int>(reader.integer("version"));
     reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
     reader.object("position", [&](ObjectReader& member) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndex = ".safetensors.index.json";
+constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 constexpr auto kStem = "model";
 
 bool is_folder(const fs::path& path) {
@@ -50,7 +50,7 @@ std::string shard_name(const std::string& stem, std::size_t number, std::size_t 
 
 WeightOutput::WeightOutput(const fs::path& path, std::span<const ModelTensor> tensors, Bytes limit) {
   const std::string name = path.filename().string();
-  const bool indexed = name.ends_with(kIndex);
+  const bool indexed = name.ends_with(kIndexEnding);
   const auto names_of = [&](const std::vector<std::size_t>& shard) {
     std::vector<std::string> names;
     for (const std::size_t i : shard) names.push_back(tensors[i].name);
@@ -64,10 +64,10 @@ WeightOutput::WeightOutput(const fs::path& path, std::span<const ModelTensor> te
   }
 
   const fs::path folder = indexed ? path.parent_path() : path;
-  const std::string stem = indexed ? name.substr(0, name.size() - kIndex.size()) : kStem;
+  const std::string stem = indexed ? name.substr(0, name.size() - kIndexEnding.size()) : kStem;
   std::error_code ignored;  // the first file in it will say why
   if (!folder.empty()) fs::create_directories(folder, ignored);
-  const fs::path index = folder / (stem + std::string(kIndex));
+  const fs::path index = folder / (stem + std::string(kIndexEnding));
   const std::vector<std::vector<std::size_t>> shards = shards_of(tensors, limit);
   if (!indexed && shards.size() <= 1) {
     if (fs::exists(index, ignored)) stale_ = index;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Row {
+struct FormatRow {
   DataFormat format;
   DataReader* read;
   std::string_view file;       ///< of the training set in a folder; empty: many
@@ -26,18 +26,16 @@ struct Row {
 };
 
 constexpr std::array kRows{
-    Row{DataFormat::idx, read_idx_folder, "train-images.idx", ""},
-    Row{DataFormat::cifar10, read_cifar10, "data_batch_1.bin", ""},
-    Row{DataFormat::safetensors, read_stored_tensors, "train.safetensors", ".safetensors"},
-    Row{DataFormat::npy, read_npy_folder, "", ""},
-    Row{DataFormat::csv, read_csv, "train.csv", ".csv"},
-    Row{DataFormat::tokens, read_tokens, "train.bin", ""}};
+    FormatRow{DataFormat::idx, read_idx_folder, "train-images.idx", ""},
+    FormatRow{DataFormat::cifar10, read_cifar10, "data_batch_1.bin", ""},
+    FormatRow{DataFormat::safetensors, read_stored_tensors, "train.safetensors", ".safetensors"},
+    FormatRow{DataFormat::npy, read_npy_folder, "", ""},
+    FormatRow{DataFormat::csv, read_csv, "train.csv", ".csv"},
+    FormatRow{DataFormat::tokens, read_tokens, "train.bin", ""}};
 
-const Row& row_of(DataFormat format) {
-  return *std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) { return row.format == format; });
+const FormatRow& row_of(DataFormat format) {
+  return *std::find_if(kRows.begin(), kRows.end(), [&](const FormatRow& row) { return row.format == format; });
 }
-
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
 fs::file_type type_of(const fs::path& path) {
   std::error_code reason;
@@ -50,7 +48,7 @@ fs::file_type type_of(const fs::path& path) {
 bool is_folder(const fs::path& path) { return type_of(path) == fs::file_type::directory; }
 
 // The names by which a folder of this format is known.
-std::vector<std::string> marks(const Row& row, const DataRequest& request) {
+std::vector<std::string> marks(const FormatRow& row, const DataRequest& request) {
   if (row.format == DataFormat::tokens && request.token_type.empty()) return {};
   if (!row.file.empty()) return {std::string(row.file)};
   const std::string name = first_input(request).name + ".npy";
@@ -59,16 +57,16 @@ std::vector<std::string> marks(const Row& row, const DataRequest& request) {
 
 std::string list_marks(const DataRequest& request) {
   std::string list;
-  for (const Row& row : kRows) {
+  for (const FormatRow& row : kRows) {
     const std::vector<std::string> names = marks(row, request);
     if (!names.empty()) list.append(list.empty() ? "" : ", ").append(names.front());
   }
   return list;
 }
 
-const Row& find_in_folder(const DataRequest& request) {
-  const Row* found = nullptr;
-  for (const Row& row : kRows) {
+const FormatRow& find_in_folder(const DataRequest& request) {
+  const FormatRow* found = nullptr;
+  for (const FormatRow& row : kRows) {
     const std::vector<std::string> names = marks(row, request);
     const bool here = std::any_of(names.begin(), names.end(),
                                   [&](const std::string& name) { return is_there(request.path / name); });
@@ -86,14 +84,14 @@ const Row& find_in_folder(const DataRequest& request) {
   return *found;
 }
 
-const Row& find_format(const DataRequest& request) {
+const FormatRow& find_format(const DataRequest& request) {
   if (!request.format.empty())
     return row_of(parse_enum<DataFormat>(request.format, "--data-format", ErrorKind::usage));
   if (is_folder(request.path)) return find_in_folder(request);
   if (!is_there(request.path))
     refuse(ErrorKind::data, request.path.string() + ": no such file or folder; give data, or synthetic");
   if (!request.token_type.empty()) return row_of(DataFormat::tokens);
-  for (const Row& row : kRows) {
+  for (const FormatRow& row : kRows) {
     if (!row.extension.empty() && request.path.extension() == row.extension) return row;
   }
   refuse(ErrorKind::data, request.path.string() +
@@ -102,7 +100,7 @@ const Row& find_format(const DataRequest& request) {
 }
 
 // Options that the format does not know are mistakes.
-void check_options(const DataRequest& request, const Row& row) {
+void check_options(const DataRequest& request, const FormatRow& row) {
   const auto only_for = [&](bool given, const char* option, DataFormat format) {
     if (!given || row.format == format) return;
     refuse(ErrorKind::usage, std::string(option) + " is for " + std::string(name_of(format)) + ", " +
@@ -143,7 +141,7 @@ SampleTable checked(const DataRequest& request, SampleTable table) {
 }  // namespace
 
 DataFiles open_data(const DataRequest& request) {
-  const Row& row = find_format(request);
+  const FormatRow& row = find_format(request);
   check_options(request, row);
   DataFiles files;
   files.training = checked(request, *row.read(request, Subset::training));
@@ -155,7 +153,7 @@ DataFiles open_data(const DataRequest& request) {
 }
 
 SampleTable open_set(const DataRequest& request, std::optional<Subset> wanted) {
-  const Row& row = find_format(request);
+  const FormatRow& row = find_format(request);
   check_options(request, row);
   if (wanted != Subset::training) {
     if (auto test = row.read(request, Subset::test)) return checked(request, std::move(*test));

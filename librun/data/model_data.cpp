@@ -13,7 +13,7 @@ namespace pp::run {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& source, const std::string& message) {
+[[noreturn]] void refuse_records(const std::string& source, const std::string& message) {
   throw Error(ErrorKind::data, source + ": " + message);
 }
 
@@ -42,13 +42,13 @@ void check_type(const Pair& pair) {
   const Records& records = pair.records;
   const TensorType& wanted = pair.tensor.type;
   if (!fits(records.shape, wanted.shape)) {
-    refuse(records.source, "samples have the shape " + to_text(records.shape) + ", " + pair.name() + " is " +
-                               to_text(wanted.shape) +
-                               "; give data of that shape or plan a model for this data");
+    refuse_records(records.source, "samples have the shape " + to_text(records.shape) + ", " + pair.name() +
+                                       " is " + to_text(wanted.shape) +
+                                       "; give data of that shape or plan a model for this data");
   }
   if (!is_integer(records.type) && !is_floating(wanted.dtype)) {
-    refuse(records.source, "elements are " + std::string(name_of(records.type)) + ", " + pair.name() + " is " +
-                               std::string(name_of(wanted.dtype)) + "; give integers");
+    refuse_records(records.source, "elements are " + std::string(name_of(records.type)) + ", " + pair.name() +
+                                       " is " + std::string(name_of(wanted.dtype)) + "; give integers");
   }
 }
 
@@ -59,16 +59,17 @@ void check_range(const Pair& pair) {
   const auto& [sample, element, value] = *found;
   const std::string ignored =
       value < 0 && pair.range.ignored ? ", and " + std::to_string(*pair.range.ignored) + " for no label" : "";
-  refuse(place_of(pair.records, sample, element),
-         std::to_string(value) + " in sample " + std::to_string(sample) + ", " + pair.name() + " takes 0 to " +
-             std::to_string(pair.range.limit - 1) + ignored + "; mend the data or plan a model with more");
+  refuse_records(place_of(pair.records, sample, element),
+                 std::to_string(value) + " in sample " + std::to_string(sample) + ", " + pair.name() +
+                     " takes 0 to " + std::to_string(pair.range.limit - 1) + ignored +
+                     "; mend the data or plan a model with more");
 }
 
 void check_count(const Pair& pair, const Records& first) {
   const std::int64_t found = pair.records.samples(), expected = first.samples();
   if (found == expected) return;
-  refuse(pair.records.source, std::to_string(found) + " samples, " + std::to_string(expected) + " in " +
-                                  first.source + "; give as many of each");
+  refuse_records(pair.records.source, std::to_string(found) + " samples, " + std::to_string(expected) + " in " +
+                                          first.source + "; give as many of each");
 }
 
 IndexRange range_of(const ResolvedModel& model, const TensorSource& source, DType dtype,
@@ -111,9 +112,9 @@ double input_scale(const DataTensor& input, const Records& records, std::optiona
   if (wanted) return *wanted;
   if (!is_integer(records.type)) return 1;
   if (records.type == ElementType::int64) {
-    refuse(records.source,
-           "64-bit integers for the model's floating input \"" + input.name +
-               "\": what they are divided by is not known; give --scale, 1 to take them as they are");
+    refuse_records(records.source,
+                   "64-bit integers for the model's floating input \"" + input.name +
+                       "\": what they are divided by is not known; give --scale, 1 to take them as they are");
   }
   return 1 / static_cast<double>(maximum(records.type));
 }

@@ -18,15 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::array kTypes{std::pair{ElementType::boolean, "b1"sv}, std::pair{ElementType::uint8, "u1"sv},
-                            std::pair{ElementType::int8, "i1"sv},    std::pair{ElementType::uint16, "u2"sv},
-                            std::pair{ElementType::int16, "i2"sv},   std::pair{ElementType::uint32, "u4"sv},
-                            std::pair{ElementType::int32, "i4"sv},   std::pair{ElementType::int64, "i8"sv},
-                            std::pair{ElementType::float16, "f2"sv}, std::pair{ElementType::float32, "f4"sv},
-                            std::pair{ElementType::float64, "f8"sv}};
+constexpr std::array kNpyTypes{std::pair{ElementType::boolean, "b1"sv}, std::pair{ElementType::uint8, "u1"sv},
+                               std::pair{ElementType::int8, "i1"sv},    std::pair{ElementType::uint16, "u2"sv},
+                               std::pair{ElementType::int16, "i2"sv},   std::pair{ElementType::uint32, "u4"sv},
+                               std::pair{ElementType::int32, "i4"sv},   std::pair{ElementType::int64, "i8"sv},
+                               std::pair{ElementType::float16, "f2"sv}, std::pair{ElementType::float32, "f4"sv},
+                               std::pair{ElementType::float64, "f8"sv}};
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::data, message); }
-[[noreturn]] void refuse_file(const std::string& message) { refuse("not a .npy file: " + message); }
+[[noreturn]] void refuse_npy(const std::string& message) { throw Error(ErrorKind::data, message); }
+[[noreturn]] void refuse_file(const std::string& message) { refuse_npy("not a .npy file: " + message); }
 
 /// Reads the header's literal from left to right.
 class Literal {
@@ -100,7 +100,7 @@ struct Header {
 
 void set_type(Header& header, const std::string& descr) {
   std::string known;
-  for (const auto& [type, name] : kTypes) {
+  for (const auto& [type, name] : kNpyTypes) {
     known.append(known.empty() ? "" : ", ").append(name);
     if (descr.size() != 3 || descr.substr(1) != name) continue;
     if (descr[0] != '<' && descr[0] != '>' && !(size_of(type) == 1 && descr[0] == '|')) continue;
@@ -108,7 +108,7 @@ void set_type(Header& header, const std::string& descr) {
     header.big_endian = descr[0] == '>';
     return;
   }
-  refuse("elements are \"" + descr + "\", readable are " + known + " behind < or > (| for one byte)");
+  refuse_npy("elements are \"" + descr + "\", readable are " + known + " behind < or > (| for one byte)");
 }
 
 Header parse(std::string_view text) {
@@ -122,7 +122,7 @@ Header parse(std::string_view text) {
     if (missing.erase(key) == 0) refuse_file("its header has \"" + key + "\" twice, or without need");
     literal.expect(":");
     if (key == "descr") {
-      if (literal.take("[")) refuse("elements with several fields; give an array of numbers");
+      if (literal.take("[")) refuse_npy("elements with several fields; give an array of numbers");
       set_type(header, literal.string());
     } else if (key == "shape") {
       header.shape = literal.tuple();
@@ -134,7 +134,7 @@ Header parse(std::string_view text) {
   literal.end();
   if (!missing.empty()) refuse_file("its header lacks " + *missing.begin());
   if (fortran_order && header.shape.size() > 1)
-    refuse("in Fortran order; write it with numpy.ascontiguousarray");
+    refuse_npy("in Fortran order; write it with numpy.ascontiguousarray");
   return header;
 }
 

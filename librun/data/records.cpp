@@ -12,19 +12,20 @@ namespace pp::run {
 
 namespace {
 
-struct Position {
+struct SamplePlace {
   const Records::Part& part;
   std::uint64_t offset;
 };
 
-Position locate(const Records& records, std::int64_t sample) {
+SamplePlace locate(const Records& records, std::int64_t sample) {
   auto part = records.parts.begin();
   while (sample >= part->count) sample -= part++->count;
   return {*part, part->offset + static_cast<std::uint64_t>(sample) * part->stride};
 }
 
 // How many samples from the first on stand without a gap in one part.
-std::size_t run_length(const Records& records, std::span<const std::int64_t> samples, const Position& first) {
+std::size_t run_length(const Records& records, std::span<const std::int64_t> samples,
+                       const SamplePlace& first) {
   if (first.part.stride != records.sample_bytes()) return 1;
   const std::uint64_t end =
       first.part.offset + static_cast<std::uint64_t>(first.part.count) * first.part.stride;
@@ -110,7 +111,7 @@ void read_records(const Records& records, std::span<const std::int64_t> samples,
   const std::size_t size = records.sample_bytes();
   std::span<char> rest = out;
   while (!samples.empty()) {
-    const Position first = locate(records, samples.front());
+    const SamplePlace first = locate(records, samples.front());
     const std::size_t count = run_length(records, samples, first);
     first.part.bytes->read(first.offset, rest.first(count * size));
     rest = rest.subspan(count * size);
@@ -121,7 +122,7 @@ void read_records(const Records& records, std::span<const std::int64_t> samples,
 }
 
 std::string place_of(const Records& records, std::int64_t sample, std::int64_t element) {
-  const Position position = locate(records, sample);
+  const SamplePlace position = locate(records, sample);
   return position.part.bytes->place(position.offset +
                                     static_cast<std::uint64_t>(element * size_of(records.type)));
 }

@@ -14,7 +14,7 @@ namespace pp::run {
 
 namespace {
 
-constexpr std::array kTypes{
+constexpr std::array kSafetensorsTypes{
     std::pair{ElementType::boolean, "BOOL"sv}, std::pair{ElementType::uint8, "U8"sv},
     std::pair{ElementType::int8, "I8"sv},      std::pair{ElementType::uint16, "U16"sv},
     std::pair{ElementType::int16, "I16"sv},    std::pair{ElementType::uint32, "U32"sv},
@@ -24,7 +24,7 @@ constexpr std::array kTypes{
 
 ElementType element_type(const StoredRange& range) {
   std::string known;
-  for (const auto& [type, name] : kTypes) {
+  for (const auto& [type, name] : kSafetensorsTypes) {
     if (name == range.dtype) return type;
     known.append(known.empty() ? "" : ", ").append(name);
   }

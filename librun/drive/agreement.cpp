@@ -44,7 +44,7 @@ std::string pack(const View& view) {
   return to.take();
 }
 
-View unpack(const std::string& bytes) {
+View unpack_agreement(const std::string& bytes) {
   Unpacker from(bytes);
   View view;
   if (from.take<bool>()) {
@@ -92,7 +92,8 @@ std::optional<Difference> difference(const std::vector<Fact>& first, const std::
 // All views, by rank. What rank 0 says is the first reason; one that others share is said without a rank.
 std::vector<View> compare(Mailbox& mailbox, const View& mine) {
   std::vector<View> views;
-  for (const std::string& bytes : gather_everywhere(mailbox, pack(mine))) views.push_back(unpack(bytes));
+  for (const std::string& bytes : gather_everywhere(mailbox, pack(mine)))
+    views.push_back(unpack_agreement(bytes));
   const auto name = [&](std::size_t rank) {
     return "rank " + std::to_string(rank) + (views[rank].host.empty() ? "" : " on " + views[rank].host);
   };

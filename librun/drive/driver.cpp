@@ -16,7 +16,7 @@ namespace pp::run {
 namespace {
 
 // So long messages between ranks may take, there and back, also where many ranks share a core.
-constexpr Seconds kAhead{0.1};
+constexpr Seconds kPassesAhead{0.1};
 
 // Of the first operation of a step.
 Seconds begin_of(const StepResult& result) {
@@ -205,7 +205,7 @@ Step Driver::lead() const {
   for (std::size_t i = steps_.size() - std::min(kLast, steps_.size()); i < steps_.size(); ++i)
     longest = std::max(longest, steps_[i].time);
   if (longest.count() <= 0) return kLeast;
-  return std::max(kLeast, static_cast<Step>(std::min(kAhead / longest, static_cast<double>(job_.lead))));
+  return std::max(kLeast, static_cast<Step>(std::min(kPassesAhead / longest, static_cast<double>(job_.lead))));
 }
 
 void Driver::permit() {

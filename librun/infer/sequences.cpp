@@ -12,8 +12,6 @@ namespace pp::run {
 
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 /// Every input that grows together with an output.
 std::vector<SequencePlace> places_of(const ResolvedModel& model) {
   std::vector<SequencePlace> places;

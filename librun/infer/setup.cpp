@@ -20,8 +20,6 @@ namespace pp::run {
 
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 /// Targets that no layer reads.
 std::set<std::string> unread_targets(const ResolvedModel& model) {
   std::set<std::string> unread;

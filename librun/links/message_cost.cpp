@@ -89,7 +89,7 @@ class End {
 };
 
 template <class Value>
-Value median(std::vector<Value> values) {
+Value upper_median(std::vector<Value> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
@@ -143,7 +143,7 @@ Seconds measure_both_ways(Peers& peers, int other, bool first, Bytes size, int r
   std::vector<Seconds> there = times;
   tell(peers, other, !first, std::span(there));
   std::ranges::transform(times, there, times.begin(), [](Seconds a, Seconds b) { return std::max(a, b); });
-  return median(std::move(times));
+  return upper_median(std::move(times));
 }
 
 void set_message_cost(Level& level, std::span<const KeptTime> kept) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostFactor = 1e6;
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+[[noreturn]] void refuse_rule(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
 /// Of the whole name, in linear space and at most length times length steps.
 bool matches_whole(std::string_view pattern, std::string_view name) {
@@ -39,7 +39,7 @@ std::vector<std::string_view> parts(std::string_view text, std::string_view opti
     const std::size_t comma = text.find(',');
     found.push_back(text.substr(0, comma));
     if (found.back().empty())
-      refuse(std::string(option) + ": an empty pattern; write patterns with commas between");
+      refuse_rule(std::string(option) + ": an empty pattern; write patterns with commas between");
     if (comma == std::string_view::npos) return found;
     text.remove_prefix(comma + 1);
   }
@@ -61,9 +61,9 @@ void check_pattern(std::string_view option, const std::string& pattern, const st
   std::string some;
   for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i)
     some += (i > 0 ? ", " : "") + names[i];
-  refuse(std::string(option) + ": no trained parameter matches \"" + pattern + "\"; their names are " + some +
-         (names.size() > 3 ? ", ..." : "") +
-         "; a pattern stands anywhere in a name, one with * or ? is all of it");
+  refuse_rule(std::string(option) + ": no trained parameter matches \"" + pattern + "\"; their names are " +
+              some + (names.size() > 3 ? ", ..." : "") +
+              "; a pattern stands anywhere in a name, one with * or ? is all of it");
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ std::vector<std::pair<std::string, double>> parse_rate_factors(std::string_view 
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), factor);
     if (equals == 0 || error != std::errc() || end != number.data() + number.size() ||
         !(factor >= 0 && factor <= kMostFactor)) {
-      refuse("--lr-factors: \"" + std::string(part) +
-             "\" is no PATTERN=FACTOR with a factor from 0 to 1000000; write embed=0.1,layers.0.*=0.5");
+      refuse_rule("--lr-factors: \"" + std::string(part) +
+                  "\" is no PATTERN=FACTOR with a factor from 0 to 1000000; write embed=0.1,layers.0.*=0.5");
     }
     factors.emplace_back(part.substr(0, equals), factor);
   }

@@ -6,19 +6,19 @@
 namespace pp::run {
 namespace {
 
-constexpr auto kFormat = "pp.metrics";
-constexpr int kVersion = 1;
+constexpr auto kMetricsFormat = "pp.metrics";
+constexpr int kMetricsVersion = 1;
 
 }  // namespace
 
 bool begins_metrics(std::string_view line) {
   constexpr std::size_t kFront = 40;
-  return line.starts_with('{') && line.substr(0, kFront).find(kFormat) != std::string_view::npos;
+  return line.starts_with('{') && line.substr(0, kFront).find(kMetricsFormat) != std::string_view::npos;
 }
 
 std::string metrics_line(const RunStart& start) {
-  return dump_json_compact({{"format", kFormat},
-                            {"version", kVersion},
+  return dump_json_compact({{"format", kMetricsFormat},
+                            {"version", kMetricsVersion},
                             {"plan_hash", start.plan_hash},
                             {"seed", start.seed},
                             {"first_step", start.first_step},

@@ -13,8 +13,8 @@ namespace pp::run {
 
 namespace {
 
-constexpr auto kFormat = "pp.report";
-constexpr int kVersion = 1;
+constexpr auto kReportFormat = "pp.report";
+constexpr int kReportVersion = 1;
 
 Json write(const EpochReport& epoch) {
   Json json{{"epoch", epoch.epoch}, {"train_loss", loss_json(epoch.train_loss)}};
@@ -211,8 +211,8 @@ Json loss_json(double loss) { return std::isfinite(loss) ? Json(loss) : Json(); 
 Json to_json(const RunReport& report) {
   Json losses = Json::array();
   for (const double loss : report.step_losses) losses.push_back(loss_json(loss));
-  Json json{{"format", kFormat},
-            {"version", kVersion},
+  Json json{{"format", kReportFormat},
+            {"version", kReportVersion},
             {"context", context_json(report.context)},
             {"plan_hash", report.plan_hash},
             {"plan", plan::to_json(report.plan)},
@@ -244,7 +244,7 @@ Json to_json(const RunReport& report) {
 
 RunReport report_from_json(const Json& json) {
   RunReport report;
-  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) {
+  read_document(json, kReportFormat, kReportVersion, [&](ObjectReader& reader) {
     report.context = read_context(reader);
     report.plan_hash = reader.text("plan_hash");
     report.plan = read_plan(reader);

@@ -24,8 +24,6 @@ namespace pp::run {
 
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 constexpr std::int64_t kMostSteps = 1'000'000'000;
 
 void check_options(const RunOptions& options) {

@@ -15,8 +15,6 @@ namespace pp::run {
 
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 void check_devices(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement,
                    const profile::MachineDevices& machine) {
   for (const plan::Worker& worker : plan.workers) {

@@ -11,7 +11,7 @@
 namespace pp::run {
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& why) {
+[[noreturn]] void refuse_graphs(ErrorKind kind, const std::string& why) {
   throw Error(kind, "--cuda-graphs: " + why + ", or leave out --cuda-graphs");
 }
 
@@ -19,20 +19,21 @@ namespace {
 
 void check_cuda_graphs(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement) {
   if (plan.schedule.weight_policy != plan::WeightPolicy::flush || plan.workers.front().program.stream) {
-    refuse(ErrorKind::usage, "schedule " + plan.schedule.name + " has weights at several places (policy " +
-                                 std::string(name_of(plan.schedule.weight_policy)) +
-                                 "), a graph reads them at one; plan with a synchronous schedule");
+    refuse_graphs(ErrorKind::usage, "schedule " + plan.schedule.name +
+                                        " has weights at several places (policy " +
+                                        std::string(name_of(plan.schedule.weight_policy)) +
+                                        "), a graph reads them at one; plan with a synchronous schedule");
   }
   if (swaps(plan)) {
-    refuse(ErrorKind::usage,
-           "schedule " + plan.schedule.name +
-               " brings weights to the device anew, a graph reads them at one place; plan with another");
+    refuse_graphs(ErrorKind::usage,
+                  "schedule " + plan.schedule.name +
+                      " brings weights to the device anew, a graph reads them at one place; plan with another");
   }
   for (const plan::Worker& worker : plan.workers) {
     const Device& device = devices[index(worker.id)];
     if (placement.here(worker.id) && device.kind != DeviceKind::cuda) {
-      refuse(ErrorKind::device, "worker " + std::to_string(number(worker.id)) + ": device " + to_text(device) +
-                                    " is no GPU; plan for GPUs");
+      refuse_graphs(ErrorKind::device, "worker " + std::to_string(number(worker.id)) + ": device " +
+                                           to_text(device) + " is no GPU; plan for GPUs");
     }
   }
 }

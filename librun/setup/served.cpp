@@ -21,8 +21,6 @@ constexpr Step kFree = 64, kFreeBetweenRanks = 8;
 constexpr Step kMostStaleness = 1000;  // each is a gradient of every replica in memory
 constexpr int kMostEvery = 1'000'000;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 // Options that only some of the schedules read.
 void check_given(const plan::Plan& plan, const RunOptions& options) {
   const WeightPolicy policy = plan.schedule.weight_policy;

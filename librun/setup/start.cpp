@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 void check_position(const fs::path& folder, Step step, const Setup& setup) {
   if (step > setup.length.total) {
     refuse(ErrorKind::usage, folder.string() + ": is of step " + std::to_string(step) +

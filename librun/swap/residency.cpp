@@ -20,8 +20,6 @@ namespace {
 using plan::Op;
 using plan::OpKind;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
-
 bool updates(const plan::Plan& plan, StageId stage, WorkerId worker) {
   const plan::Program& program = plan.workers[index(worker)].program.program;
   return std::ranges::count(program, Op{OpKind::update, stage, 0}) > 0;

@@ -17,6 +17,14 @@ namespace pp::run {
 /// Workers that meet, in the order in which they count.
 using Group = std::vector<WorkerId>;
 
+/// A view of the slice of a vector.
+inline at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
+  return flat.narrow(0, slice.begin, slice.length());
+}
+
+/// What a worker waits for in a sum.
+inline constexpr auto kOtherMembers = "the other workers of an all-reduce";
+
 /// A sum on its way, while its member computes. The members of a group bring their sums on in the order in
 /// which they began; nobody else touches the vectors until they are finished. Throws as Monitor::wait does.
 class PendingSum {

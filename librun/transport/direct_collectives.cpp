@@ -30,10 +30,6 @@ class FastSum final : public PendingSum {
   std::unique_ptr<DeviceGroup::Mark> mark_;
 };
 
-at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
-  return flat.narrow(0, slice.begin, slice.length());
-}
-
 // Each slice from its owner to all others.
 std::unique_ptr<DeviceGroup::Mark> hand_out(DeviceGroup& group, const at::Tensor& flat,
                                             std::span<const Slice> slices) {

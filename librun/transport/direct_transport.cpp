@@ -16,7 +16,7 @@ namespace pp::run {
 namespace {
 
 // One end of a channel; only its worker looks.
-struct End {
+struct DirectEnd {
   struct Message {
     std::int64_t number = 0;
     int rows = 0;
@@ -44,7 +44,7 @@ class DirectTransport final : public Transport {
 
   void expect(int channel, std::int64_t number, int rows) override {
     const auto c = static_cast<std::size_t>(channel);
-    End& end = ends_[c];
+    DirectEnd& end = ends_[c];
     if (!groups_[c] || goes_first(end, number)) return other_->expect(channel, number, rows);
     end.messages.push_back({number, rows});
     if (end.type) ask(c, end.messages.back());
@@ -52,17 +52,17 @@ class DirectTransport final : public Transport {
 
   at::Tensor receive(int channel, std::int64_t number) override {
     const auto c = static_cast<std::size_t>(channel);
-    End& end = ends_[c];
+    DirectEnd& end = ends_[c];
     if (!groups_[c]) return other_->receive(channel, number);
     if (end.first == number) {
       at::Tensor tensor = other_->receive(channel, number);
       end.type = tensor.scalar_type();
-      for (End::Message& message : end.messages) ask(c, message);
+      for (DirectEnd::Message& message : end.messages) ask(c, message);
       return tensor;
     }
     if (end.messages.empty() || end.messages.front().number != number)
       throw Error(ErrorKind::internal, describe(channels_[c], number) + " was not expected");
-    End::Message message = std::move(end.messages.front());
+    DirectEnd::Message message = std::move(end.messages.front());
     end.messages.pop_front();
     message.mark->hold_back();
     return std::move(message.tensor);
@@ -70,7 +70,7 @@ class DirectTransport final : public Transport {
 
   void send(int channel, std::int64_t number, at::Tensor tensor) override {
     const auto c = static_cast<std::size_t>(channel);
-    End& end = ends_[c];
+    DirectEnd& end = ends_[c];
     if (!groups_[c]) return other_->send(channel, number, std::move(tensor));
     if (goes_first(end, number)) {
       end.type = tensor.scalar_type();
@@ -89,7 +89,7 @@ class DirectTransport final : public Transport {
   }
 
  private:
-  static bool goes_first(End& end, std::int64_t number) {
+  static bool goes_first(DirectEnd& end, std::int64_t number) {
     if (end.type || end.first) return false;
     end.first = number;
     return true;
@@ -99,7 +99,7 @@ class DirectTransport final : public Transport {
     return model::memory_format(channels_[c].format, 1 + std::ssize(channels_[c].shape));
   }
 
-  void ask(std::size_t c, End::Message& message) {
+  void ask(std::size_t c, DirectEnd::Message& message) {
     std::vector<std::int64_t> sizes{message.rows};
     sizes.insert(sizes.end(), channels_[c].shape.begin(), channels_[c].shape.end());
     const profile::ChargeMemory charged{profile::MemoryAccount()};  // on its way it counts at nobody
@@ -113,7 +113,7 @@ class DirectTransport final : public Transport {
   std::unique_ptr<Transport> other_;
   std::vector<Channel> channels_;
   DeviceGroups groups_;
-  std::vector<End> ends_;  ///< per channel: the end that is here
+  std::vector<DirectEnd> ends_;  ///< per channel: the end that is here
 };
 
 }  // namespace

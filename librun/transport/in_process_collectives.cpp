@@ -11,8 +11,6 @@ namespace pp::run {
 
 namespace {
 
-constexpr auto kWaiting = "the other workers of an all-reduce";
-
 // What the members of one group see of each other.
 struct Meeting {
   Meeting(Coordinator& coordinator, Group group)
@@ -78,9 +76,9 @@ class InProcessCollectives : public Collectives {
     Meeting& meeting = *meetings_[group];
     const std::size_t place = meeting.place_of(me);
     meeting.parts[place] = std::move(mine);
-    meeting.barrier.arrive_and_wait(me, kWaiting);
+    meeting.barrier.arrive_and_wait(me, kOtherMembers);
     use(meeting.parts);
-    meeting.barrier.arrive_and_wait(me, kWaiting);
+    meeting.barrier.arrive_and_wait(me, kOtherMembers);
     meeting.parts[place].clear();
   }
 
@@ -94,11 +92,11 @@ class InProcessCollectives : public Collectives {
     Meeting& meeting = *meetings_[group];
     const std::size_t place = meeting.place_of(me);
     meeting.parts[place] = {mine};
-    meeting.barrier.arrive_and_wait(me, kWaiting);
+    meeting.barrier.arrive_and_wait(me, kOtherMembers);
     const auto start = Coordinator::Clock::now();
     work(std::as_const(meeting.parts), place);
     const Seconds elapsed = Coordinator::Clock::now() - start;
-    meeting.barrier.arrive_and_wait(me, kWaiting);
+    meeting.barrier.arrive_and_wait(me, kOtherMembers);
     meeting.parts[place].clear();
     return elapsed;
   }

@@ -12,12 +12,6 @@ namespace pp::run {
 
 namespace {
 
-constexpr auto kWaiting = "the other workers of an all-reduce";
-
-at::Tensor part_of(const at::Tensor& flat, const Slice& slice) {
-  return flat.narrow(0, slice.begin, slice.length());
-}
-
 // Each slice from its owner to all others.
 void hand_out(const GroupView& view, Bundle& messages, const at::Tensor& flat, std::span<const Slice> slices) {
   for (const Slice& slice : slices) {
@@ -48,7 +42,7 @@ class SumOnHost : public PendingSum {
  protected:
   void await() {
     coordinator_.poll(
-        view_.worker(), [&] { return messages_.done(); }, [] { return kWaiting; });
+        view_.worker(), [&] { return messages_.done(); }, [] { return kOtherMembers; });
   }
 
   const GroupView view_;
@@ -166,7 +160,7 @@ void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Te
   messages.keep(host);
   hand_out(view, messages, host, slices);
   coordinator.poll(
-      view.worker(), [&] { return messages.done(); }, [] { return kWaiting; });
+      view.worker(), [&] { return messages.done(); }, [] { return kOtherMembers; });
   if (!host.is_same(mine)) mine.copy_(host, /*non_blocking=*/true);
 }
 

@@ -15,15 +15,15 @@ namespace pp::run {
 
 namespace {
 
-struct Message {
+struct RankMessage {
   std::int64_t number = 0;
   at::Tensor tensor;
   std::unique_ptr<Posted> posted;
 };
 
 // What one end of a channel has under way; only its worker looks.
-struct End {
-  std::deque<Message> messages;
+struct RankEnd {
+  std::deque<RankMessage> messages;
 };
 
 class RankTransport final : public Transport {
@@ -46,11 +46,11 @@ class RankTransport final : public Transport {
 
   // What a failed run leaves under way may still be written by the library.
   ~RankTransport() override {
-    for (End& end : ends_) {
-      std::erase_if(end.messages, [](Message& message) { return message.posted->done(); });
+    for (RankEnd& end : ends_) {
+      std::erase_if(end.messages, [](RankMessage& message) { return message.posted->done(); });
     }
-    if (std::ranges::any_of(ends_, [](const End& end) { return !end.messages.empty(); }))
-      new std::vector<End>(std::move(ends_));
+    if (std::ranges::any_of(ends_, [](const RankEnd& end) { return !end.messages.empty(); }))
+      new std::vector<RankEnd>(std::move(ends_));
   }
 
   void expect(int channel, std::int64_t number, int rows) override {
@@ -61,7 +61,7 @@ class RankTransport final : public Transport {
     const at::ScalarType type = of.dtype ? model::scalar_type(*of.dtype) : at::kFloat;
     // On its way it counts at nobody.
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, profile::host_room(sizes, type, format_of(of), tensors_.pinned), nullptr};
+    RankMessage message{number, profile::host_room(sizes, type, format_of(of), tensors_.pinned), nullptr};
     message.posted = peers_.receive(address(channel, number, of.from), bytes_of(message.tensor));
     end(channel).messages.push_back(std::move(message));
   }
@@ -69,16 +69,16 @@ class RankTransport final : public Transport {
   void send(int channel, std::int64_t number, at::Tensor tensor) override {
     if (stays(channel)) return local_->send(channel, number, std::move(tensor));
     const Channel& of = channels_[static_cast<std::size_t>(channel)];
-    std::deque<Message>& leaving = end(channel).messages;
+    std::deque<RankMessage>& leaving = end(channel).messages;
     const auto has_room = [&] {
-      std::erase_if(leaving, [](Message& message) { return message.posted->done(); });
+      std::erase_if(leaving, [](RankMessage& message) { return message.posted->done(); });
       return std::ssize(leaving) < of.window;
     };
     coordinator_.poll(of.from, has_room, [&] {
       return "worker " + std::to_string(pp::number(of.to)) + " to make room for " + describe(of, number);
     });
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    Message message{number, profile::brought_to_host(tensor, format_of(of)), nullptr};
+    RankMessage message{number, profile::brought_to_host(tensor, format_of(of)), nullptr};
     tensor.reset();
     const std::span<const std::byte> bytes = bytes_of(message.tensor);
     const std::size_t room =
@@ -92,8 +92,8 @@ class RankTransport final : public Transport {
   at::Tensor receive(int channel, std::int64_t number) override {
     if (stays(channel)) return local_->receive(channel, number);
     const Channel& of = channels_[static_cast<std::size_t>(channel)];
-    std::deque<Message>& coming = end(channel).messages;
-    const auto found = std::ranges::find(coming, number, &Message::number);
+    std::deque<RankMessage>& coming = end(channel).messages;
+    const auto found = std::ranges::find(coming, number, &RankMessage::number);
     if (found == coming.end()) throw Error(ErrorKind::internal, describe(of, number) + " was not expected");
     coordinator_.poll(
         of.to, [&] { return found->posted->done(); }, [&] { return describe(of, number); });
@@ -120,7 +120,7 @@ class RankTransport final : public Transport {
     return placement_.of(of.from) == placement_.of(of.to);
   }
 
-  End& end(int channel) { return ends_[static_cast<std::size_t>(channel)]; }
+  RankEnd& end(int channel) { return ends_[static_cast<std::size_t>(channel)]; }
 
   // Messages of a channel that are under way together have numbers closer than `tags_`.
   Peers::Address address(int channel, std::int64_t number, WorkerId other) const {
@@ -128,7 +128,7 @@ class RankTransport final : public Transport {
     return {Peers::Lane::tensors, placement_.of(other), static_cast<int>(tag)};
   }
 
-  at::Tensor typed(Message& message, const Channel& of) const {
+  at::Tensor typed(RankMessage& message, const Channel& of) const {
     const std::size_t bytes = message.posted->bytes();
     if (bytes == message.tensor.nbytes()) return std::move(message.tensor);
     const bool half = !of.dtype && tensors_.autocast && 2 * bytes == message.tensor.nbytes();
@@ -150,8 +150,8 @@ class RankTransport final : public Transport {
   Peers& peers_;
   RankTensors tensors_;
   std::unique_ptr<Transport> local_;
-  std::vector<End> ends_;  ///< per channel: the end that is here
-  std::int64_t tags_;      ///< of a channel
+  std::vector<RankEnd> ends_;  ///< per channel: the end that is here
+  std::int64_t tags_;          ///< of a channel
 };
 
 }  // namespace

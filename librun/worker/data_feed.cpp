@@ -11,7 +11,7 @@ namespace pp::run {
 namespace {
 
 // Operations whose rows wait for them. A pipeline's first stage begins with several forwards in a row.
-constexpr std::size_t kAhead = 4;
+constexpr std::size_t kBatchesAhead = 4;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::ve
   // The thread inherits the cores of its worker, on which it works while that one waits.
   ahead_ = data.fixed() && (!data.in_memory() || device_.is_cuda());
   if (ahead_ && !read_ahead_) {
-    read_ahead_.emplace(job_.coordinator, worker_, kAhead,
+    read_ahead_.emplace(job_.coordinator, worker_, kBatchesAhead,
                         [device = device_] { profile::enter_device(device, /*threads=*/1); });
   }
   if (read_ahead_) read_ahead_->begin([] { return std::nullopt; });  // nobody reads `order_` any longer

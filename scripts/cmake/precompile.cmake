@@ -5,9 +5,10 @@ include_guard()
 set(_standard <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional> <limits> <map>
   <memory> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <tuple> <utility> <variant> <vector>
   <nlohmann/json_fwd.hpp>)
-set(PP_PRECOMPILED_plain ${_standard})
-set(PP_PRECOMPILED_plain_cold ${_standard})
-set(PP_PRECOMPILED_test ${_standard} ${PROJECT_SOURCE_DIR}/tests/support/doctest.h)
+# Most of the units without LibTorch read or write JSON.
+set(PP_PRECOMPILED_plain ${_standard} <nlohmann/json.hpp>)
+set(PP_PRECOMPILED_plain_cold ${PP_PRECOMPILED_plain})
+set(PP_PRECOMPILED_test ${PP_PRECOMPILED_plain} ${PROJECT_SOURCE_DIR}/tests/support/doctest.h)
 # Any ATen/ops/*.h costs what the first one costs.
 set(PP_PRECOMPILED_torch ${_standard} <ATen/core/Tensor.h> <ATen/ops/empty.h>)
 set(PP_PRECOMPILED_torch_test ${PP_PRECOMPILED_torch} ${PROJECT_SOURCE_DIR}/tests/support/torch_test.h)

@@ -1,6 +1,7 @@
 # What every target of the project shares: language level, warnings, include root, sanitizers.
 include_guard()
 include(precompile)
+include(unity)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
@@ -41,7 +42,8 @@ endfunction()
 # LINK is public. COLD: pp_cold(). TORCH links LibTorch privately: its include directory brings an fmt that collides with spdlog's.
 function(pp_library name)
   cmake_parse_arguments(arg "TORCH;COLD" "" "SOURCES;HEADERS;LINK" ${ARGN})
-  add_library(pp_${name} STATIC ${arg_SOURCES})
+  pp_unity(sources pp_${name} ${arg_SOURCES})
+  add_library(pp_${name} STATIC ${sources})
   add_library(pp::${name} ALIAS pp_${name})
   target_sources(pp_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   target_link_libraries(pp_${name} PUBLIC pp_settings ${arg_LINK} PRIVATE pp_warnings)
@@ -63,7 +65,8 @@ endfunction()
 # (libprofile/device/module.h). It answers its own calls, whoever has functions of the same names.
 function(pp_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  add_library(pp_${name} MODULE ${arg_SOURCES})
+  pp_unity(sources pp_${name} ${arg_SOURCES})
+  add_library(pp_${name} MODULE ${sources})
   set_target_properties(pp_${name} PROPERTIES PREFIX "" OUTPUT_NAME pp-${name}
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/pp)
   target_link_libraries(pp_${name} PRIVATE pp_settings pp_warnings ${arg_LINK})

@@ -10,6 +10,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace arguments_test {
 namespace {
 
 using pp::test::Outcome;
@@ -133,3 +134,5 @@ TEST_SUITE("apps/arguments") {
     CHECK(two.out.find(", 2 stages, replicas 1-1, mini-batch 4 = 2 micro-batches\n") != std::string::npos);
   }
 }
+
+}  // namespace arguments_test

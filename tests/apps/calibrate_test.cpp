@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace calibrate_test {
 namespace {
 
 using pp::Json;
@@ -186,3 +187,5 @@ TEST_SUITE("apps/calibrate") {
               .err.starts_with("pp-plan: error: --write-alternatives: profile.json/x cannot be made: "));
   }
 }
+
+}  // namespace calibrate_test

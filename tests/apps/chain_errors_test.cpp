@@ -9,6 +9,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace chain_errors_test {
 namespace {
 
 using pp::test::Outcome;
@@ -159,3 +160,5 @@ TEST_SUITE("apps/chain_errors") {
             {"plan.json: /stages/0/layers", "conv9"});
   }
 }
+
+}  // namespace chain_errors_test

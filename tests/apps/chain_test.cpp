@@ -13,6 +13,7 @@
 
 #include "tests/support/gpu.h"
 
+namespace chain_test {
 namespace {
 
 using pp::test::Outcome;
@@ -260,3 +261,5 @@ TEST_SUITE("gpu/apps/chain") {
     CHECK(folder.file("1") == folder.file("2"));
   }
 }
+
+}  // namespace chain_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace cluster_plan_test {
 namespace {
 
 using pp::Json;
@@ -224,3 +225,5 @@ TEST_SUITE("apps/cluster_plan") {
     CHECK(folder.plan(priced).code == 2);
   }
 }
+
+}  // namespace cluster_plan_test

@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace config_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,3 +94,5 @@ TEST_SUITE("apps/config") {
           pp::read_file(folder.path() / "again.safetensors"));
   }
 }
+
+}  // namespace config_test

@@ -13,6 +13,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace device_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -304,3 +305,5 @@ TEST_SUITE("apps/device") {
           std::string::npos);
   }
 }
+
+}  // namespace device_test

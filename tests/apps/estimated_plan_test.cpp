@@ -10,6 +10,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace estimated_plan_test {
 namespace {
 
 using pp::Json;
@@ -63,3 +64,5 @@ TEST_SUITE("apps/estimated_plan") {
     CHECK(made.err.find("this would fit: ") != std::string::npos);
   }
 }
+
+}  // namespace estimated_plan_test

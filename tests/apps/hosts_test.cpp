@@ -18,6 +18,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
+namespace hosts_test {
 namespace {
 
 using pp::test::Outcome;
@@ -200,3 +201,5 @@ TEST_SUITE("apps/hosts") {
     CHECK(left.out == "");
   }
 }
+
+}  // namespace hosts_test

@@ -9,6 +9,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace import_test {
 namespace {
 
 using pp::test::Outcome;
@@ -69,3 +70,5 @@ TEST_SUITE("apps/import") {
     CHECK(format.err.find("graph.txt: ") != std::string::npos);
   }
 }
+
+}  // namespace import_test

@@ -15,6 +15,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
+namespace infer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -235,3 +236,5 @@ TEST_SUITE("apps/infer") {
     CHECK(folder.files() == 1);
   }
 }
+
+}  // namespace infer_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace launch_fleet_test {
 namespace {
 
 using pp::run_tool::devices_left;
@@ -132,3 +133,5 @@ TEST_SUITE("apps/launch_fleet") {
     CHECK(with_value({"--resume", "old", "-q"}, "--resume", "ck") == Words{"-q", "--resume", "ck"});
   }
 }
+
+}  // namespace launch_fleet_test

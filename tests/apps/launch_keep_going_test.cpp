@@ -13,6 +13,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
+namespace launch_keep_going_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -294,3 +295,5 @@ TEST_SUITE("apps/launch_keep_going") {
     CHECK(folder.resumed(end) == folder.undisturbed(end));
   }
 }
+
+}  // namespace launch_keep_going_test

@@ -14,6 +14,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
+namespace launch_test {
 namespace {
 
 using namespace pp::run_tool;
@@ -265,3 +266,5 @@ TEST_SUITE("apps/launch") {
     CHECK(has(run({}, {"--version"}).out, "\nMPI: not in this build\n"));
   }
 }
+
+}  // namespace launch_test

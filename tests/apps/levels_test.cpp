@@ -10,6 +10,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace levels_test {
 namespace {
 
 using pp::plan::Plan;
@@ -134,3 +135,5 @@ TEST_SUITE("apps/levels") {
           std::string::npos);
   }
 }
+
+}  // namespace levels_test

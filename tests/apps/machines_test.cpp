@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace machines_test {
 namespace {
 
 using pp::Json;
@@ -220,3 +221,5 @@ TEST_SUITE("apps/machines") {
               .err == "pp-plan: error: several profiles: only for --cost-model pp; give one\n");
   }
 }
+
+}  // namespace machines_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace peers_test {
 namespace {
 
 using pp::test::Outcome;
@@ -203,3 +204,5 @@ TEST_SUITE("apps/peers") {
           std::string::npos);
   }
 }
+
+}  // namespace peers_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace placed_plan_test {
 namespace {
 
 using pp::plan::Plan;
@@ -197,3 +198,5 @@ TEST_SUITE("apps/placed_plan") {
     CHECK(outcome.err.find("pp-plan: this would fit: ") != std::string::npos);
   }
 }
+
+}  // namespace placed_plan_test

@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_documents_test {
 namespace {
 
 using pp::Json;
@@ -207,3 +208,5 @@ TEST_SUITE("apps/plan_documents") {
                   "the stages replicas with a smaller common multiple, and all streams of a stage one period");
   }
 }
+
+}  // namespace plan_documents_test

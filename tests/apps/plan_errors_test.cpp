@@ -8,6 +8,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_errors_test {
 namespace {
 
 using pp::test::Outcome;
@@ -123,3 +124,5 @@ TEST_SUITE("apps/plan_errors") {
     CHECK(outcome.err.find("worker 1: next F1.1 needs F0.1 (worker 0)") != std::string::npos);
   }
 }
+
+}  // namespace plan_errors_test

@@ -14,6 +14,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -243,3 +244,5 @@ TEST_SUITE("apps/plan_files") {
     CHECK(unknown.err.find("sss...") != std::string::npos);
   }
 }
+
+}  // namespace plan_files_test

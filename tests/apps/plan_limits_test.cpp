@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_limits_test {
 namespace {
 
 using pp::Json;
@@ -223,3 +224,5 @@ TEST_SUITE("apps/plan_limits") {
             "20001 workers exceed the limit of 20000 that can be simulated");
   }
 }
+
+}  // namespace plan_limits_test

@@ -10,6 +10,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_must_handle_test {
 namespace {
 
 using pp::Json;
@@ -139,3 +140,5 @@ TEST_SUITE("apps/plan_must_handle") {
     }
   }
 }
+
+}  // namespace plan_must_handle_test

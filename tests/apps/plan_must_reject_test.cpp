@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_must_reject_test {
 namespace {
 
 using pp::Json;
@@ -238,3 +239,5 @@ TEST_SUITE("apps/plan_must_reject") {
             "no schedule of auto goes with weight_policy = stash; add --allow-async, or name the schedule");
   }
 }
+
+}  // namespace plan_must_reject_test

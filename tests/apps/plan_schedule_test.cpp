@@ -8,6 +8,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_schedule_test {
 namespace {
 
 using nlohmann::json;
@@ -175,3 +176,5 @@ TEST_SUITE("apps/plan_schedule") {
     }
   }
 }
+
+}  // namespace plan_schedule_test

@@ -10,6 +10,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_test {
 namespace {
 
 using pp::test::Outcome;
@@ -262,3 +263,5 @@ TEST_SUITE("apps/plan") {
       CHECK(std::find(names.begin(), names.end(), name) != names.end());
   }
 }
+
+}  // namespace plan_test

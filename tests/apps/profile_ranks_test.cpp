@@ -17,6 +17,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
+namespace profile_ranks_test {
 namespace {
 
 using pp::test::Outcome;
@@ -173,3 +174,5 @@ TEST_SUITE("apps/profile_ranks") {
         "pp-profile: error: --cluster gets the speeds of several ranks; start with mpirun, or leave it out\n");
   }
 }
+
+}  // namespace profile_ranks_test

@@ -15,6 +15,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace profile_reports_test {
 namespace {
 
 using pp::Profile;
@@ -223,3 +224,5 @@ TEST_SUITE("apps/profile_reports") {
     CHECK((*pool)["attributes"][1]["default_from"] == "kernel_size");
   }
 }
+
+}  // namespace profile_reports_test

@@ -14,6 +14,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace profile_run_test {
 namespace {
 
 using pp::test::Outcome;
@@ -145,3 +146,5 @@ TEST_SUITE("apps/profile_run") {
         "model.json: /layers/2: nothing uses the output of \"idle\"; remove the layer, or add it to /outputs");
   }
 }
+
+}  // namespace profile_run_test

@@ -14,6 +14,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/skip.h"
 
+namespace ranks_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -398,3 +399,5 @@ TEST_SUITE("apps/ranks") {
     CHECK(outcome.err == "pp-run: error: pp-run infer is one process; start it without mpirun\n");
   }
 }
+
+}  // namespace ranks_test

@@ -13,6 +13,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace readme_test {
 namespace {
 
 const std::filesystem::path kRoot = pp::test::repository("");
@@ -114,3 +115,5 @@ TEST_SUITE("apps/readme") {
     }
   }
 }
+
+}  // namespace readme_test

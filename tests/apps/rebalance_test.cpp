@@ -16,6 +16,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace rebalance_test {
 namespace {
 
 using namespace pp::run_tool;
@@ -189,3 +190,5 @@ TEST_SUITE("apps/rebalance") {
               "--profile FILE"));
   }
 }
+
+}  // namespace rebalance_test

@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace run_data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,3 +143,5 @@ TEST_SUITE("apps/run_data") {
             "--token-type; give one of these, or a folder");
   }
 }
+
+}  // namespace run_data_test

@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace run_documents_test {
 namespace {
 
 using pp::Json;
@@ -200,3 +201,5 @@ TEST_SUITE("apps/run_documents") {
     CHECK(pp::parse_json(pp::read_file(folder.path() / "report.json"))["exit_reason"] == "completed");
   }
 }
+
+}  // namespace run_documents_test

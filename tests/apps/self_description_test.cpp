@@ -15,6 +15,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace self_description_test {
 namespace {
 
 using pp::test::Outcome;
@@ -164,3 +165,5 @@ TEST_SUITE("apps/self_description") {
     CHECK(plan("no/such.json").err.find("no/such.json: cannot be read") != std::string::npos);
   }
 }
+
+}  // namespace self_description_test

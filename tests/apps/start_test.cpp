@@ -13,6 +13,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
+namespace start_test {
 namespace {
 
 using pp::test::Outcome;
@@ -162,3 +163,5 @@ TEST_SUITE("apps/start") {
     CHECK(train(PP_LIBTORCH_OF_BUILD).code == 0);
   }
 }
+
+}  // namespace start_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace study_test {
 namespace {
 
 using pp::test::Outcome;
@@ -107,3 +108,5 @@ TEST_SUITE("apps/study") {
             "plan.json: /format: is \"pp.plan\"; a study reads a \"pp.profile\" or a \"pp.stage-times\"");
   }
 }
+
+}  // namespace study_test

@@ -13,6 +13,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace sweep_test {
 namespace {
 
 using pp::test::Outcome;
@@ -247,3 +248,5 @@ TEST_SUITE("apps/sweep") {
     }
   }
 }
+
+}  // namespace sweep_test

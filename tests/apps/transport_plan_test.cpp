@@ -9,6 +9,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace transport_plan_test {
 namespace {
 
 using pp::plan::Plan;
@@ -102,3 +103,5 @@ TEST_SUITE("apps/transport_plan") {
           std::string::npos);
   }
 }
+
+}  // namespace transport_plan_test

@@ -11,6 +11,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace tune_test {
 namespace {
 
 using pp::Json;
@@ -124,3 +125,5 @@ TEST_SUITE("apps/tune") {
         "pp-plan: error: plan.json: /format: is \"pp.plan\"; a run's report is \"pp.report\"\n"));
   }
 }
+
+}  // namespace tune_test

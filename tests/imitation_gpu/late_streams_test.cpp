@@ -4,6 +4,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace late_streams_test {
+
 using namespace pp::test::gpu;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_SUITE("imitation_gpu/late_streams") {
     CHECK(letters.done == "a");
   }
 }
+
+}  // namespace late_streams_test

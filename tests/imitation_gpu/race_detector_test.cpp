@@ -2,6 +2,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace race_detector_test {
+
 using namespace pp::test::gpu;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_SUITE("imitation_gpu/race_detector") {
     CHECK(detector.races().empty());
   }
 }
+
+}  // namespace race_detector_test

@@ -24,7 +24,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
-namespace pp::plan {
+namespace pp::plan::systems_test {
 namespace {
 
 using nlohmann::json;
@@ -513,4 +513,4 @@ TEST_SUITE("libplan/systems") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::systems_test

@@ -10,6 +10,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace accumulate_test {
+
 using namespace pp;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_SUITE("librun/accumulate") {
     CHECK(test::first_difference(whole.tensors, resumed.tensors) == "");
   }
 }
+
+}  // namespace accumulate_test

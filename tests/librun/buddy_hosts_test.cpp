@@ -12,6 +12,8 @@
 #include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 
+namespace buddy_hosts_test {
+
 using namespace pp;
 namespace fs = std::filesystem;
 
@@ -186,3 +188,5 @@ TEST_SUITE("librun/buddy_hosts") {
     check_weights(fleet, 40);
   }
 }
+
+}  // namespace buddy_hosts_test

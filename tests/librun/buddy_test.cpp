@@ -15,6 +15,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace buddy_test {
+
 using namespace pp;
 namespace fs = std::filesystem;
 
@@ -143,3 +145,5 @@ TEST_SUITE("librun/buddy") {
                            "(/dev/shm/NAME)");
   }
 }
+
+}  // namespace buddy_test

@@ -14,6 +14,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace check_test {
+
 using namespace pp;
 
 namespace {
@@ -340,3 +342,5 @@ TEST_SUITE("librun/check") {
     CHECK(message() == ": no such file or folder; give data, or synthetic");
   }
 }
+
+}  // namespace check_test

@@ -18,6 +18,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace combinations_test {
+
 using namespace pp;
 using fuzz::Random;
 
@@ -226,3 +228,5 @@ TEST_SUITE("librun/combinations") {
             " to rounding");
   }
 }
+
+}  // namespace combinations_test

@@ -22,6 +22,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace counted_labels_test {
+
 using namespace pp;
 
 namespace {
@@ -264,3 +266,5 @@ TEST_SUITE("librun/counted_labels") {
         Error);
   }
 }
+
+}  // namespace counted_labels_test

@@ -5,6 +5,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace counts_test {
+
 using namespace pp;
 
 namespace {
@@ -51,3 +53,5 @@ TEST_SUITE("librun/counts") {
     }
   }
 }
+
+}  // namespace counts_test

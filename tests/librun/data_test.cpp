@@ -27,6 +27,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace data_test {
+
 using namespace pp;
 using run::MemoryDataset;
 using run::Subset;
@@ -412,3 +414,5 @@ TEST_SUITE("librun/data") {
     CHECK(run::runs_left_behind() == 0);
   }
 }
+
+}  // namespace data_test

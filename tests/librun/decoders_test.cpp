@@ -9,6 +9,8 @@
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
+namespace decoders_test {
+
 using namespace pp;
 using plan::Recompute;
 
@@ -66,3 +68,5 @@ TEST_SUITE("librun/decoders") {
     CHECK(found == 9);
   }
 }
+
+}  // namespace decoders_test

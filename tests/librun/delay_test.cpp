@@ -12,6 +12,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace delay_test {
+
 using namespace pp;
 
 namespace {
@@ -433,3 +435,5 @@ TEST_SUITE("librun/delay") {
     CHECK(observer.warnings.back().starts_with("weight policy latest: "));
   }
 }
+
+}  // namespace delay_test

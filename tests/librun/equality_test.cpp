@@ -11,6 +11,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace equality_test {
+
 using namespace pp;
 
 namespace {
@@ -398,3 +400,5 @@ TEST_SUITE("librun/equality") {
     }
   }
 }
+
+}  // namespace equality_test

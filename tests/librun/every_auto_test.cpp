@@ -16,6 +16,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace every_auto_test {
+
 using namespace pp;
 namespace fs = std::filesystem;
 
@@ -73,3 +75,5 @@ TEST_SUITE("librun/every_auto") {
     CHECK(other.checkpoints->written == 2);  // the first one, and the end's
   }
 }
+
+}  // namespace every_auto_test

@@ -19,6 +19,8 @@
 
 #include <thread>
 
+namespace failure_test {
+
 using namespace pp;
 
 namespace {
@@ -261,3 +263,5 @@ TEST_SUITE("librun/failure") {
                          std::runtime_error);
   }
 }
+
+}  // namespace failure_test

@@ -17,6 +17,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace frozen_test {
+
 using namespace pp;
 using pp::test::NamedTensors;
 
@@ -356,3 +358,5 @@ TEST_SUITE("librun/frozen") {
         "of them");
   }
 }
+
+}  // namespace frozen_test

@@ -8,6 +8,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_graphs_test {
+
 using namespace pp;
 
 namespace {
@@ -129,3 +131,5 @@ TEST_SUITE("gpu/librun/graphs") {
     }
   }
 }
+
+}  // namespace gpu_graphs_test

@@ -17,6 +17,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_test {
+
 using namespace pp;
 using pp::test::plan_on_cuda;
 using pp::test::Sharing;
@@ -350,3 +352,5 @@ TEST_SUITE("gpu/librun") {
       check_cuts(residual(schedule), {{3, 8}, {4, 9}}, Sharing::two_devices);
   }
 }
+
+}  // namespace gpu_test

@@ -12,6 +12,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace harmony_test {
+
 using namespace pp;
 
 namespace {
@@ -224,3 +226,5 @@ TEST_SUITE("librun/harmony") {
     CHECK(refusal(plan, options).starts_with("--clip-norm: worker 0 lists E2 after U2"));
   }
 }
+
+}  // namespace harmony_test

@@ -15,6 +15,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace imported_fixture_test {
+
 using namespace pp;
 
 namespace {
@@ -131,3 +133,5 @@ TEST_SUITE("librun/imported_fixture") {
     }
   }
 }
+
+}  // namespace imported_fixture_test

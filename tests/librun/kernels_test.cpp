@@ -18,6 +18,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace kernels_test {
+
 using namespace pp;
 using pp::test::NamedTensors;
 
@@ -132,3 +134,5 @@ TEST_SUITE("librun/kernels") {
     }
   }
 }
+
+}  // namespace kernels_test

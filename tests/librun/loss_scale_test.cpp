@@ -15,6 +15,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace loss_scale_test {
+
 using namespace pp;
 
 namespace {
@@ -142,3 +144,5 @@ TEST_SUITE("librun/loss_scale") {
           std::string::npos);
   }
 }
+
+}  // namespace loss_scale_test

@@ -20,6 +20,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace memory_test {
+
 using namespace pp;
 
 namespace {
@@ -259,3 +261,5 @@ TEST_SUITE("librun/memory") {
     check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}, "zb-h1"));
   }
 }
+
+}  // namespace memory_test

@@ -18,6 +18,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace message_passing_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -160,3 +162,5 @@ TEST_SUITE("librun/message_passing") {
                 options);
   }
 }
+
+}  // namespace message_passing_test

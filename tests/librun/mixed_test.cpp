@@ -22,6 +22,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace mixed_test {
+
 using namespace pp;
 
 namespace {
@@ -276,3 +278,5 @@ TEST_SUITE("librun/mixed") {
           "alone; plan with 1f1b, or with --precision plain");
   }
 }
+
+}  // namespace mixed_test

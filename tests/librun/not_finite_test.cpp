@@ -16,6 +16,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace not_finite_test {
+
 using namespace pp;
 
 namespace {
@@ -216,3 +218,5 @@ TEST_SUITE("librun/not_finite") {
     CHECK(test::first_difference(expected.tensors, found.tensors) == "");
   }
 }
+
+}  // namespace not_finite_test

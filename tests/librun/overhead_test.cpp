@@ -3,6 +3,8 @@
 #include "libprofile/device/process.h"
 #include "tests/support/torch_test.h"
 
+namespace overhead_test {
+
 using namespace pp;
 
 TEST_SUITE("librun/overhead") {
@@ -21,3 +23,5 @@ TEST_SUITE("librun/overhead") {
     }
   }
 }
+
+}  // namespace overhead_test

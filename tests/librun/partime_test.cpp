@@ -11,6 +11,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace partime_test {
+
 using namespace pp;
 
 namespace {
@@ -268,3 +270,5 @@ TEST_SUITE("librun/partime") {
           "elsewhere");
   }
 }
+
+}  // namespace partime_test

@@ -10,6 +10,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace pipelines_test {
+
 using namespace pp;
 
 namespace {
@@ -81,3 +83,5 @@ TEST_SUITE("librun/pipelines") {
     CHECK(test::first_difference(infer(one), infer(four)) == "");
   }
 }
+
+}  // namespace pipelines_test

@@ -24,6 +24,8 @@
 #include "tests/support/rank_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace ranks_test {
+
 using namespace pp;
 namespace fs = std::filesystem;
 using pp::test::Change;
@@ -522,3 +524,5 @@ TEST_SUITE("librun/ranks") {
     CHECK(report->step_losses.size() > 20);
   }
 }
+
+}  // namespace ranks_test

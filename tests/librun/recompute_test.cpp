@@ -6,6 +6,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace recompute_test {
+
 using namespace pp;
 using plan::Recompute;
 
@@ -102,3 +104,5 @@ TEST_SUITE("librun/recompute") {
     CHECK(saved_peak(spec, 0) <= Bytes(4 * 48 + (40 + 48 + 48)));
   }
 }
+
+}  // namespace recompute_test

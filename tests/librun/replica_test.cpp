@@ -8,6 +8,8 @@
 
 #include <thread>
 
+namespace replica_test {
+
 using namespace pp;
 
 namespace {
@@ -136,3 +138,5 @@ TEST_SUITE("librun/replica") {
     CHECK(first.report.step_losses == second.report.step_losses);
   }
 }
+
+}  // namespace replica_test

@@ -17,6 +17,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace resume_test {
+
 using namespace pp;
 namespace fs = std::filesystem;
 
@@ -415,3 +417,5 @@ TEST_SUITE("librun/resume") {
     CHECK(refused([](auto& o) { o.resume = "nowhere"; }).starts_with("nowhere: no checkpoint to go on from"));
   }
 }
+
+}  // namespace resume_test

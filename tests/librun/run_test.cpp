@@ -14,6 +14,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace run_test {
+
 using namespace pp;
 
 namespace {
@@ -371,3 +373,5 @@ TEST_SUITE("librun/run") {
     CHECK(observer.warnings[0].starts_with("core " + std::to_string(core) + " is shared by 2 devices: "));
   }
 }
+
+}  // namespace run_test

@@ -20,6 +20,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace sharded_test {
+
 using namespace pp;
 using fuzz::Random;
 
@@ -291,3 +293,5 @@ TEST_SUITE("librun/sharded") {
     }
   }
 }
+
+}  // namespace sharded_test

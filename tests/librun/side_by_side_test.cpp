@@ -7,6 +7,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace side_by_side_test {
+
 using namespace pp;
 
 namespace {
@@ -121,3 +123,5 @@ TEST_SUITE("librun/side_by_side") {
     }
   }
 }
+
+}  // namespace side_by_side_test

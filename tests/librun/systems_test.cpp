@@ -23,6 +23,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace systems_test {
+
 using namespace pp;
 using plan::Recompute;
 using test::NamedTensors;
@@ -325,3 +327,5 @@ TEST_SUITE("librun/systems") {
     }
   }
 }
+
+}  // namespace systems_test

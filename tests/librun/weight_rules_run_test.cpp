@@ -11,6 +11,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace weight_rules_run_test {
+
 using namespace pp;
 using pp::test::NamedTensors;
 
@@ -128,3 +130,5 @@ TEST_SUITE("librun/weight_rules") {
                          Error);
   }
 }
+
+}  // namespace weight_rules_run_test

@@ -20,7 +20,7 @@ namespace pp::run_tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::milliseconds kChildLook(20);
 
 /// In the child: becomes the program, or writes errno to `failure`.
 [[noreturn]] void become(const std::vector<char*>& words, pid_t parent, int out, int failure) {
@@ -107,9 +107,9 @@ void ChildProcess::signal(int number) const {
 ChildEnd ChildProcess::end(Seconds grace) {
   signal(SIGTERM);
   const Clock::time_point last = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace);
-  while (!look() && Clock::now() < last) std::this_thread::sleep_for(kLook);
+  while (!look() && Clock::now() < last) std::this_thread::sleep_for(kChildLook);
   if (!ended_) kill(-pid_, SIGKILL);
-  while (!look()) std::this_thread::sleep_for(kLook);
+  while (!look()) std::this_thread::sleep_for(kChildLook);
   return *ended_;
 }
 

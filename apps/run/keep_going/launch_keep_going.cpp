@@ -26,7 +26,7 @@ namespace pp::run_tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook(50);
+constexpr std::chrono::milliseconds kLaunchLook(50);
 constexpr Seconds kProbe(10);    // a host that does not answer by then is lost
 constexpr Seconds kFailed(3);    // from a rank that has failed to the end of the launcher
 constexpr Seconds kEnding(2);    // of a launcher that was told to end
@@ -114,7 +114,7 @@ class Launched {
         cli::warn("a rank failed, and the launcher did not end by itself: " + state_.reason());
         return {.code = kFailedCode};
       }
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kLaunchLook);
     }
   }
 

@@ -15,8 +15,8 @@ namespace pp::run_tool {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kStep = "step", kFailed = "failed", kEnded = "ended", kLost = "lost.json",
-               kSpeeds = "speeds.json";
+constexpr auto kStep = "step", kFailedMark = "failed", kEnded = "ended", kLost = "lost.json",
+               kSpeedsFile = "speeds.json";
 constexpr std::size_t kWidth = 20;  // of a step, so that it is replaced in one write
 
 bool is_there(const fs::path& path) {
@@ -49,7 +49,7 @@ LaunchState::LaunchState(fs::path folder) : folder_(std::move(folder)) {
 
 void LaunchState::begin(std::int64_t first_step, const std::vector<run::LostAttempt>& earlier) const {
   std::error_code ignored;
-  for (const char* const name : {kFailed, kEnded, kSpeeds}) fs::remove(folder_ / name, ignored);
+  for (const char* const name : {kFailedMark, kEnded, kSpeedsFile}) fs::remove(folder_ / name, ignored);
   Json rows = Json::array();
   for (const run::LostAttempt& one : earlier) rows.push_back(run::to_json(one));
   write_file(folder_ / kLost, dump_json(Json{{"lost_attempts", std::move(rows)}}));
@@ -62,11 +62,11 @@ std::int64_t LaunchState::step() const {
   return step;
 }
 
-bool LaunchState::failed() const { return is_there(folder_ / kFailed); }
+bool LaunchState::failed() const { return is_there(folder_ / kFailedMark); }
 
 std::string LaunchState::reason() const {
   std::string reason;
-  std::ifstream file(folder_ / kFailed);
+  std::ifstream file(folder_ / kFailedMark);
   std::getline(file, reason);
   return reason;
 }
@@ -74,7 +74,7 @@ std::string LaunchState::reason() const {
 bool LaunchState::ended() const { return is_there(folder_ / kEnded); }
 
 std::optional<ToldSpeeds> LaunchState::speeds() const {
-  const fs::path file = folder_ / kSpeeds;
+  const fs::path file = folder_ / kSpeedsFile;
   if (!is_there(file)) return std::nullopt;
   try {
     const Json json = parse_json(read_file(file));
@@ -98,11 +98,11 @@ void LaunchedRank::step(std::int64_t step) const {
     const ssize_t written = pwrite(step_, text.data(), text.size(), 0);
 }
 
-void LaunchedRank::failed(const std::string& reason) const { mark(folder_ / kFailed, reason); }
+void LaunchedRank::failed(const std::string& reason) const { mark(folder_ / kFailedMark, reason); }
 void LaunchedRank::ended() const { mark(folder_ / kEnded, "ended"); }
 
 void LaunchedRank::speeds(const ToldSpeeds& speeds) const {
-  const fs::path whole = folder_ / kSpeeds, part = folder_ / (std::string(kSpeeds) + ".part");
+  const fs::path whole = folder_ / kSpeedsFile, part = folder_ / (std::string(kSpeedsFile) + ".part");
   std::error_code ignored;
   try {
     write_file(part, dump_json(Json{{"factors", speeds.factors}, {"steps", speeds.steps}}));

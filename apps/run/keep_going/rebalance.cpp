@@ -15,7 +15,7 @@ namespace pp::run_tool {
 
 namespace {
 
-constexpr double kWorth = 0.95;  // of the step time: promises are not surer
+constexpr double kWorthOfGain = 0.95;  // of the step time: promises are not surer
 
 bool is_off(double factor) { return std::max(factor, 1 / factor) > plan::kSameSpeed; }
 
@@ -104,7 +104,7 @@ std::optional<Rebalancer::Decision> Rebalancer::look(const std::optional<ToldSpe
   const Seconds after = next->plan.predicted.step;
   const Seconds saved = saved_time(next->before, after, within_, told->steps - step);
   const std::string gain = pp::to_text(after) + " per step in place of " + pp::to_text(next->before);
-  if (after > kWorth * next->before || saved < *restart_) {
+  if (after > kWorthOfGain * next->before || saved < *restart_) {
     return Decision{measured + "; the plan stays, as the best one promises " + gain +
                     ", which does not repay a restart of " + pp::to_text(*restart_)};
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/graph_candidates.h"
@@ -15,8 +16,6 @@
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 constexpr std::size_t kDrawnOrders = 64;
 constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 

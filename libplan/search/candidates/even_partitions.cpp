@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <functional>
 
+#include "libplan/cost/constants.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
-constexpr int kHalvings = 20;       ///< what they leave is far below a layer
+constexpr int kHalvings = 20;  ///< what they leave is far below a layer
 
 /// Whether layers from a boundary on make so many stages, each within [least, most] seconds.
-class Reach {
+class EvenReach {
  public:
-  Reach(const SearchSpace& space, int stages, std::span<const double> prefix)
+  EvenReach(const SearchSpace& space, int stages, std::span<const double> prefix)
       : space_(space), prefix_(prefix), layers_(static_cast<int>(prefix.size()) - 1), stages_(stages) {}
 
   bool fill(double least, double most) {
@@ -83,7 +83,7 @@ std::vector<Partition> even_partitions(const SearchSpace& space, int stages, std
   const int layers = static_cast<int>(prefix.size()) - 1;
   const double all = prefix.back() - prefix.front();
   if (stages < 1 || stages > layers || std::int64_t{stages} * layers > kMost) return {};
-  Reach reach(space, stages, prefix);
+  EvenReach reach(space, stages, prefix);
   if (!reach.fill(0, all)) return {};
   const double share = all / stages;
   const double most = bisect(all, share, [&](double value) { return reach.fill(0, value); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libplan/cost/constants.h"
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/graph_candidates.h"
@@ -11,8 +12,6 @@
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {
@@ -126,9 +125,9 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
 
 /// Half the bandwidth again and again, until one device does best.
 void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  constexpr int kHalvings = 4;
-  if (what.memory.limited() && kHalvings * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kHalvings && what.links.messages.bandwidth.value > 0; ++i) {
+  constexpr int kSlowerLinks = 4;
+  if (what.memory.limited() && kSlowerLinks * space.layers * space.devices > kLimitedWork) return;
+  for (int i = 0; i < kSlowerLinks && what.links.messages.bandwidth.value > 0; ++i) {
     what.links.messages.bandwidth.value /= 2;
     what.links.sums.bandwidth.value /= 2;
     const std::vector<Partition> found = optima(what, space);

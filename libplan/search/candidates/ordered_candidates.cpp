@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libplan/cost/chain_cost.h"
+#include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
 #include "libplan/search/candidates/placed.h"
 #include "libplan/search/exact/bottleneck.h"
@@ -14,7 +15,6 @@
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostDevices = 64;  ///< the search is quadratic in them
 
 /// Whether the case has all devices, and it matters where its stages run.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "libplan/cost/constants.h"
 #include "libplan/request/effort.h"
 #include "libplan/schedule/size.h"
 #include "libplan/search/candidates/even_partitions.h"
@@ -14,8 +15,6 @@
 
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What a schedule leaves open besides its stages.
 struct Variant {

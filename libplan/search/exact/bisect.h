@@ -2,8 +2,9 @@
 // that decide form a finite set.
 #pragma once
 
-#include <limits>
 #include <utility>
+
+#include "libplan/cost/constants.h"
 
 namespace pp::plan {
 
@@ -13,7 +14,6 @@ namespace pp::plan {
 template <class Test, class Probe>
 Test bisect(const Probe& probe, double lower_bound, int& probes) {
   // Upwards from the bound, in steps that double: a probe is the dearer the more it admits.
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kFirstStep = 1. / 64;
   double low = lower_bound;
   double limit = lower_bound > 0 ? lower_bound : kInfinity;

@@ -4,23 +4,22 @@
 #include <cmath>
 #include <cstdint>
 
+#include "libplan/cost/constants.h"
 #include "libplan/search/exact/bisect.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Devices in the upper half, stages in the lower: compares as (devices, stages), both up to 2^31 - 1.
 using Key = std::int64_t;
-constexpr Key kNone = std::numeric_limits<Key>::max();
+constexpr Key kNoKey = std::numeric_limits<Key>::max();
 constexpr Key key_of_stage(int replicas) { return (Key{replicas} << 32) + 1; }
 constexpr int devices_of(Key key) { return static_cast<int>(key >> 32); }
 
 /// What is known about one start: the best key and the stage that begins there.
 struct Entry {
-  Key key = kNone;
+  Key key = kNoKey;
   int end = 0;
   int replicas = 0;
 };
@@ -36,9 +35,9 @@ struct Window {
 
 /// One probe from the back, over devices that are alike. Level l holds suffixes of l stages when stage counts
 /// matter, otherwise level 0 holds all.
-class Probe {
+class BottleneckProbe {
  public:
-  Probe(const SearchSpace& space, const StageCost& cost, double limit)
+  BottleneckProbe(const SearchSpace& space, const StageCost& cost, double limit)
       : space_(space),
         cost_(cost),
         limit_(limit),
@@ -80,10 +79,10 @@ class Probe {
       if (!space_.may_replicate(level, replicas)) continue;
       const Entry found =
           falls_[at(replicas)] ? scan(start, from, replicas) : slide(start, level, from, replicas);
-      if (found.key < best.key || (found.key == best.key && found.key != kNone && found.end < best.end))
+      if (found.key < best.key || (found.key == best.key && found.key != kNoKey && found.end < best.end))
         best = found;
     }
-    if (best.key != kNone) entry(to, start) = best;
+    if (best.key != kNoKey) entry(to, start) = best;
   }
 
   /// The stage may start here: its boundary is allowed and its incoming cut within the limit.
@@ -93,7 +92,7 @@ class Probe {
   }
   bool ends(int end, int from, int replicas) {
     const Key key = entry(from, end).key;
-    if (key == kNone || devices_of(key) + replicas > space_.devices) return false;
+    if (key == kNoKey || devices_of(key) + replicas > space_.devices) return false;
     return end == layers_ || accept(cost_.cut(end, {0, replicas}, CutSide::out));
   }
   /// Refused loads are the candidates for the next lower bound.
@@ -164,7 +163,7 @@ class Probe {
     }
     BottleneckTest test;
     test.next = next_;
-    if (entry(level, 0).key == kNone) return test;
+    if (entry(level, 0).key == kNoKey) return test;
     for (int start = 0; start < layers_;) {
       const Entry& stage = entry(level, start);
       test.partition.push_back({start, stage.end, stage.replicas});
@@ -191,7 +190,7 @@ class Probe {
 }  // namespace
 
 BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, double limit) {
-  return Probe(space, cost, limit).run();
+  return BottleneckProbe(space, cost, limit).run();
 }
 
 BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound) {

@@ -4,16 +4,15 @@
 #include <numeric>
 #include <tuple>
 
+#include "libplan/cost/constants.h"
 #include "libplan/search/exact/label_search.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// What lies behind a set, and the stage that begins there.
-struct Label {
+struct LatticeLabel {
   int devices = 0;
   int stages = 0;
   double sum = 0;
@@ -23,9 +22,9 @@ struct Label {
 };
 
 /// One space under one cost, to be probed at several limits.
-class Probe {
+class LatticeProbe {
  public:
-  Probe(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, Sums sums)
+  LatticeProbe(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, Sums sums)
       : lattice_(lattice),
         space_(space),
         cost_(cost),
@@ -59,7 +58,7 @@ class Probe {
     }
     PointTest result;
     result.next = next_;
-    if (const Label* best = best_label()) {
+    if (const LatticeLabel* best = best_label()) {
       walk(*best, result.point);
       least_ = std::move(least);
       known_ = limit;
@@ -79,11 +78,11 @@ class Probe {
   /// Puts the stage in front of every label of its end, with the fewest replicas that keep to the limit: more
   /// of them only leave fewer devices to the stages before. Fewer than `least` do not; returns how many do.
   int extend(int begin, int end, int least) {
-    const std::vector<Label>& behind = labels_[at(end)];
+    const std::vector<LatticeLabel>& behind = labels_[at(end)];
     if (behind.empty()) return least;
     open_.resize(behind.size());
     std::iota(open_.begin(), open_.end(), std::size_t{0});
-    const int fewest = std::ranges::min(behind, {}, &Label::devices).devices;
+    const int fewest = std::ranges::min(behind, {}, &LatticeLabel::devices).devices;
     const int most = std::min(space_.replica_limit(), space_.devices - fewest);
     int enough = most + 1;
     for (int q = least; q <= most && !open_.empty(); ++q) {
@@ -100,7 +99,7 @@ class Probe {
 
   /// Whether label `i` of `end` may have this stage in front of it, which is then known at `begin`.
   bool serve(int begin, int end, int replicas, std::size_t i) {
-    const Label& behind = labels_[at(end)][i];
+    const LatticeLabel& behind = labels_[at(end)][i];
     const int stages = behind.stages + 1;
     if (behind.devices + replicas > space_.devices) return false;
     if (space_.levels() != 0 && stages > space_.levels()) return false;
@@ -112,31 +111,33 @@ class Probe {
   }
 
   /// Keeps the labels that no other beats in everything that later stages depend on.
-  void offer(std::vector<Label>& labels, const Label& fresh) const {
-    const auto beats = [&](const Label& a, const Label& b) {
+  void offer(std::vector<LatticeLabel>& labels, const LatticeLabel& fresh) const {
+    const auto beats = [&](const LatticeLabel& a, const LatticeLabel& b) {
       if (a.devices > b.devices || a.sum > b.sum) return false;
       if (space_.exact_stages != 0) return a.stages == b.stages;
       return space_.max_stages == 0 || a.stages <= b.stages;
     };
-    if (std::ranges::any_of(labels, [&](const Label& known) { return beats(known, fresh); })) return;
-    std::erase_if(labels, [&](const Label& known) { return beats(fresh, known); });
+    if (std::ranges::any_of(labels, [&](const LatticeLabel& known) { return beats(known, fresh); })) return;
+    std::erase_if(labels, [&](const LatticeLabel& known) { return beats(fresh, known); });
     labels.push_back(fresh);
   }
 
-  const Label* best_label() const {
-    const Label* best = nullptr;
-    const auto key = [](const Label& label) { return std::tuple(label.sum, label.devices, label.stages); };
-    for (const Label& label : labels_.front()) {
+  const LatticeLabel* best_label() const {
+    const LatticeLabel* best = nullptr;
+    const auto key = [](const LatticeLabel& label) {
+      return std::tuple(label.sum, label.devices, label.stages);
+    };
+    for (const LatticeLabel& label : labels_.front()) {
       if (space_.exact_stages != 0 && label.stages != space_.exact_stages) continue;
       if (best == nullptr || key(label) < key(*best)) best = &label;
     }
     return best;
   }
 
-  void walk(const Label& first, Point& result) const {
+  void walk(const LatticeLabel& first, Point& result) const {
     result.sum = first.sum;
     result.load = 0;
-    const Label* label = &first;
+    const LatticeLabel* label = &first;
     for (int begin = 0; begin != lattice_.size() - 1; begin = result.partition.back().end) {
       result.partition.push_back({begin, label->end, label->replicas});
       result.load = std::max({result.load, cost_.stage(begin, label->end, {0, label->replicas}),
@@ -156,30 +157,30 @@ class Probe {
   std::vector<double> fill_;  ///< of the boundaries; 0 where sums do not count
   double limit_ = kInfinity;
   double next_ = kInfinity;
-  std::vector<std::vector<Label>> labels_;
+  std::vector<std::vector<LatticeLabel>> labels_;
   std::vector<std::size_t> open_;
 };
 
 }  // namespace
 
 PointTest test_lattice(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double limit) {
-  return Probe(lattice, space, cost, Sums::count).run(limit);
+  return LatticeProbe(lattice, space, cost, Sums::count).run(limit);
 }
 
 BottleneckResult search_lattice_bottleneck(const Lattice& lattice, const SearchSpace& space,
                                            const StageCost& cost) {
-  Probe probe(lattice, space, cost, Sums::ignore);
+  LatticeProbe probe(lattice, space, cost, Sums::ignore);
   return bisect_bottleneck([&](double limit) { return probe.load(limit); }, 0);
 }
 
 double lattice_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double enough) {
-  Probe probe(lattice, space, cost, Sums::ignore);
+  LatticeProbe probe(lattice, space, cost, Sums::ignore);
   return bisect_bound([&](double limit) { return probe.load(limit); }, enough);
 }
 
 ParetoFront search_lattice_points(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
                                   double most) {
-  Probe probe(lattice, space, cost, Sums::count);
+  LatticeProbe probe(lattice, space, cost, Sums::count);
   const auto test = [&](double limit) { return probe.run(limit); };
   if (most < kInfinity && !point_within(most, cost.base(), test).feasible()) return {};
   const BottleneckResult least = search_lattice_bottleneck(lattice, space, cost);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libplan/cost/constants.h"
+
 namespace pp::plan {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A point not far above the least load, in steps that double: a probe is the dearer the more it admits.
 PointTest first_above(double least_load, const std::function<PointTest(double)>& test) {

@@ -25,7 +25,7 @@ auto rank(const Finalist& finalist) {
                     finalist.assignment.recompute, finalist.shared());
 }
 
-double rounded(double seconds) {
+double to_rounded(double seconds) {
   constexpr int kBits = 36;
   int exponent = 0;
   const double mantissa = std::frexp(seconds, &exponent);
@@ -66,11 +66,11 @@ bool Finalist::holds_more() const {
   return !std::ranges::equal(windows, classic, std::less_equal());
 }
 
-double Finalist::rounded_step() const { return rounded(prediction.step.count()); }
+double Finalist::rounded_step() const { return to_rounded(prediction.step.count()); }
 
 double Finalist::ranked_step() const {
   constexpr double kLeastGain = 1.01;  // what more memory than 1F1B is known for must be worth
-  return holds_more() ? rounded(kLeastGain * prediction.step.count()) : rounded_step();
+  return holds_more() ? to_rounded(kLeastGain * prediction.step.count()) : rounded_step();
 }
 
 bool ranks_before(const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }

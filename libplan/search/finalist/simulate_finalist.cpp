@@ -24,7 +24,7 @@ bool simulate_with(Finalist& finalist, const RecomputeChoice& choice, const Pric
   return true;
 }
 
-auto rank(const Finalist& finalist) {
+auto simulated_rank(const Finalist& finalist) {
   return std::tuple(finalist.endless, finalist.short_by, finalist.rounded_step(),
                     recomputed_layers(finalist.again, finalist.assignment));
 }
@@ -56,7 +56,7 @@ bool simulate_finalist(Finalist& finalist, const PricingContext& context, const 
   for (std::size_t i = 1; i < choices.size(); ++i) {
     Finalist other = finalist.unpriced();
     if (!simulate_with(other, choices[i], context, request, worth)) continue;
-    if (!known || rank(other) < rank(finalist)) finalist = std::move(other);
+    if (!known || simulated_rank(other) < simulated_rank(finalist)) finalist = std::move(other);
     known = true;
   }
   return known;

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "libplan/cost/constants.h"
 #include "libplan/price/simulated.h"
 #include "libplan/search/finalist/pipelines.h"
 #include "libplan/search/finalist/simulate_finalist.h"
@@ -116,8 +117,6 @@ class Boundaries {
  private:
   std::vector<int> open_;
 };
-
-constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 
 /// Operations that one finalist may have simulated while it is improved, a fraction of a second. Deep pipelines
 /// of many micro-batches end there, short of their best.

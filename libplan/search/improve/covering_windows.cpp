@@ -13,19 +13,19 @@ namespace {
 constexpr int kMostAhead = 64;
 
 /// Of one micro-batch, there and back.
-struct Crossing {
+struct CrossedWindow {
   double trip = 0;      ///< seconds between operations, over the slowest pair of workers
   double occupied = 0;  ///< of a port, in its busier direction, per micro-batch of the stream
   double handled = 0;   ///< of a device at either end
 };
 
-Crossing crossing(const StageEdge& edge, const Assignment& assignment, const Cluster& cluster) {
+CrossedWindow crossing(const StageEdge& edge, const Assignment& assignment, const Cluster& cluster) {
   const std::vector<int>& from = assignment.stage_workers[index(edge.from)];
   const std::vector<int>& to = assignment.stage_workers[index(edge.to)];
   const auto activation = static_cast<double>(edge.activation.value);
   const auto gradient = static_cast<double>(edge.gradient.value);
   const auto device = [&](int worker) { return assignment.worker_devices[at(worker)]; };
-  Crossing slowest;
+  CrossedWindow slowest;
   for (const int sender : from) {
     for (const int receiver : to) {
       const Link link = link_between(cluster, device(sender), device(receiver));

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "libplan/cost/constants.h"
 #include "libplan/price/simulated.h"
 #include "libplan/request/shapes.h"
 #include "libplan/search/finalist/simulate_finalist.h"
@@ -17,8 +18,6 @@ namespace pp::plan {
 namespace {
 
 constexpr std::size_t kMostMoved = 12;  ///< layers at once: about a block of a residual network
-
-constexpr double kRounding = 1e-9;  ///< relative; of sums in another order
 
 StageShape shape_of(const Finalist& finalist) {
   return {finalist.assignment.stage_layers, replicas_of(finalist.partition), finalist.windows};
@@ -50,7 +49,7 @@ bool is_free(const Finalist& finalist, const PlanRequest& request) {
 }
 
 /// That a simulation of it runs through.
-std::int64_t operations_of(const Finalist& finalist) {
+std::int64_t simulated_operations(const Finalist& finalist) {
   if (!finalist.schedule->synchronous)  // F and B of every stage
     return std::int64_t{2} * finalist.assignment.stages() * steady_length(finalist.assignment);
   std::int64_t count = 0;
@@ -118,11 +117,11 @@ class StageMoves {
     if (is_overloaded(other, best)) return false;
     try {
       const bool faster = simulate_finalist(other, context_, request_, best.ranked_step());
-      operations -= operations_of(other);
+      operations -= simulated_operations(other);
       if (!faster) return false;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
-      operations -= operations_of(best);
+      operations -= simulated_operations(best);
       return false;  // a window too large for the stage in front: a deadlock
     }
     return !other.endless && other.short_by <= Bytes(0) && other.ranked_step() < best.ranked_step();

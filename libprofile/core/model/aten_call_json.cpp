@@ -186,7 +186,7 @@ Json constant_json(const AtenConstant& constant) {
   return json;
 }
 
-struct ToJson {
+struct ConstantToJson {
   const AtenCall& call;
 
   Json operator()(std::monostate) const { return nullptr; }
@@ -271,7 +271,7 @@ Json to_json(const AtenCall& call) {
   Json json{{"target", call.target}};
   json["arguments"] = Json::object();
   for (const auto& [name, value] : call.arguments)
-    json["arguments"][name] = std::visit(ToJson{call}, value.value);
+    json["arguments"][name] = std::visit(ConstantToJson{call}, value.value);
   for (const auto& [key, list] :
        {std::pair("parameters", &call.parameters), std::pair("buffers", &call.buffers)}) {
     for (const NamedTensorType& tensor : *list) json[key].push_back(named_json(tensor.name, tensor.type));

@@ -10,7 +10,7 @@
 namespace pp {
 namespace {
 
-constexpr std::string_view kFormat = "pp.model";
+constexpr std::string_view kModelFormat = "pp.model";
 constexpr IntegerRange kVersions{1, 2};
 
 DataTensor read_tensor(ObjectReader& reader) {
@@ -196,13 +196,13 @@ int version_of(const ModelGraph& graph) {
 ModelGraph model_from_json(const Json& json, std::string_view pointer) {
   ModelGraph graph;
   read_document(
-      json, kFormat, kVersions, [&](ObjectReader& reader) { graph = read_graph(reader); },
+      json, kModelFormat, kVersions, [&](ObjectReader& reader) { graph = read_graph(reader); },
       std::string(pointer));
   return resolve(std::move(graph), pointer).graph;
 }
 
 Json to_json(const ModelGraph& graph) {
-  Json json{{"format", kFormat}, {"version", version_of(graph)}, {"name", graph.name}};
+  Json json{{"format", kModelFormat}, {"version", version_of(graph)}, {"name", graph.name}};
   if (!graph.verified) json["verified"] = false;
   json["inputs"] = tensors_json(graph.inputs);
   json["targets"] = tensors_json(graph.targets);

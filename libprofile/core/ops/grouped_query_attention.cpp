@@ -10,7 +10,7 @@
 namespace pp::detail {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::data, message); }
+[[noreturn]] void refuse_attention(const std::string& message) { throw Error(ErrorKind::data, message); }
 
 struct Sizes {
   std::int64_t length = 0, heads = 0, groups = 0;  ///< groups: heads of keys and values
@@ -21,8 +21,8 @@ std::int64_t width_of_head(std::span<const TensorType> inputs, std::size_t input
                            const std::string& attribute) {
   const std::int64_t width = inputs[input].shape[1];
   if (width % heads == 0) return width / heads;
-  refuse(attribute + " " + std::to_string(heads) + " must divide the width of input " + std::to_string(input) +
-         ", " + std::to_string(width));
+  refuse_attention(attribute + " " + std::to_string(heads) + " must divide the width of input " +
+                   std::to_string(input) + ", " + std::to_string(width));
 }
 
 Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs) {
@@ -31,17 +31,18 @@ Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs)
               .heads = integer(attributes, "num_heads"),
               .groups = integer(attributes, "num_key_value_heads")};
   if (sizes.heads % sizes.groups != 0) {
-    refuse("num_key_value_heads " + std::to_string(sizes.groups) + " must divide num_heads, " +
-           std::to_string(sizes.heads));
+    refuse_attention("num_key_value_heads " + std::to_string(sizes.groups) + " must divide num_heads, " +
+                     std::to_string(sizes.heads));
   }
   if (inputs.size() == 1) {
     sizes.width = sizes.value_width =
         width_of_head(inputs, 0, sizes.heads + 2 * sizes.groups, "num_heads + 2 num_key_value_heads,");
     if (choice<HeadPacking>(attributes, "packing") == HeadPacking::heads && sizes.heads != sizes.groups)
-      refuse("packing \"heads\" needs as many num_key_value_heads as num_heads");
+      refuse_attention("packing \"heads\" needs as many num_key_value_heads as num_heads");
     return sizes;
   }
-  if (inputs.size() == 2) refuse("has two inputs; give queries, keys and values, or one tensor of all three");
+  if (inputs.size() == 2)
+    refuse_attention("has two inputs; give queries, keys and values, or one tensor of all three");
   sizes.width = width_of_head(inputs, 0, sizes.heads, "num_heads");
   const std::int64_t length = sizes.length, keys = sizes.groups * sizes.width;
   if (inputs[1].shape != Shape{length, keys})
@@ -55,17 +56,17 @@ Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs)
 void check_rotary(const Attributes& attributes, const Sizes& sizes) {
   const std::int64_t turned = integer(attributes, "rotary_dim");
   if (turned % 2 != 0 || turned > sizes.width) {
-    refuse("rotary_dim " + std::to_string(turned) + " must be even and at most the width of a head, " +
-           std::to_string(sizes.width));
+    refuse_attention("rotary_dim " + std::to_string(turned) +
+                     " must be even and at most the width of a head, " + std::to_string(sizes.width));
   }
   const auto scaling = choice<RotaryScaling>(attributes, "rotary_scaling");
   if (scaling == RotaryScaling::none || scaling == RotaryScaling::linear) return;
   if (integer(attributes, "rotary_original_length") == 0)
-    refuse("rotary_scaling \"" + std::string(name_of(scaling)) +
-           "\" needs rotary_original_length, the positions it was trained with");
+    refuse_attention("rotary_scaling \"" + std::string(name_of(scaling)) +
+                     "\" needs rotary_original_length, the positions it was trained with");
   if (scaling == RotaryScaling::llama3 &&
       number(attributes, "rotary_high_freq_factor") <= number(attributes, "rotary_low_freq_factor"))
-    refuse("rotary_high_freq_factor must be above rotary_low_freq_factor");
+    refuse_attention("rotary_high_freq_factor must be above rotary_low_freq_factor");
 }
 
 /// Pairs of positions whose scores count: with a window those that a query sees, else all. A causal mask does

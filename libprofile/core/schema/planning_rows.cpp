@@ -6,7 +6,7 @@
 namespace pp::detail {
 namespace {
 
-constexpr std::array kRows{
+constexpr std::array kPlanningRows{
     // pp.cluster
     ObjectRow{"cluster", "context? {text}, measured? flag, devices [device_place], levels [level]"},
     ObjectRow{
@@ -164,6 +164,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const ObjectRow> planning_rows() { return kRows; }
+std::span<const ObjectRow> planning_rows() { return kPlanningRows; }
 
 }  // namespace pp::detail

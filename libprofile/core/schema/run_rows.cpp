@@ -6,7 +6,7 @@
 namespace pp::detail {
 namespace {
 
-constexpr std::array kRows{
+constexpr std::array kRunRows{
     // pp.report
     ObjectRow{
         "report",
@@ -94,6 +94,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const ObjectRow> run_rows() { return kRows; }
+std::span<const ObjectRow> run_rows() { return kRunRows; }
 
 }  // namespace pp::detail

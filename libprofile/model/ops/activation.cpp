@@ -171,7 +171,7 @@ Forward softmax(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::softmax(x, -1); });
 }
 
-constexpr std::array kRows{
+constexpr std::array kActivationRows{
     Row{.name = "relu", .bind = relu, .backward = relu_backward},
     Row{"relu6", relu6},
     Row{"leaky_relu", leaky_relu},
@@ -188,6 +188,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> activation_rows() { return kRows; }
+std::span<const Row> activation_rows() { return kActivationRows; }
 
 }  // namespace pp::model::ops

@@ -58,7 +58,7 @@ Forward scale(const Attributes& attributes) {
       });
 }
 
-constexpr std::array kRows{
+constexpr std::array kArithmeticRows{
     Row{.name = "add", .bind = add, .backward = add_backward},
     Row{"multiply", multiply},
     Row{"mean", mean},
@@ -67,6 +67,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> arithmetic_rows() { return kRows; }
+std::span<const Row> arithmetic_rows() { return kArithmeticRows; }
 
 }  // namespace pp::model::ops

@@ -132,7 +132,7 @@ Forward scaled_dot_product_attention(const Attributes& attributes) {
   };
 }
 
-constexpr std::array kRows{
+constexpr std::array kAttentionRows{
     Row{"multi_head_attention", self_attention, initialise_attention, self_attention_backward},
     Row{"cross_attention", cross_attention, initialise_attention},
     Row{"additive_attention", additive_attention, initialise_additive_attention},
@@ -141,6 +141,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> attention_rows() { return kRows; }
+std::span<const Row> attention_rows() { return kAttentionRows; }
 
 }  // namespace pp::model::ops

@@ -112,7 +112,7 @@ Forward conv_transpose2d(const Attributes& attributes) {
   };
 }
 
-constexpr std::array kRows{
+constexpr std::array kConvolutionRows{
     Row{"conv1d", conv1d, initialise_by_fan_in},
     Row{"conv2d", conv2d, initialise_by_fan_in, conv2d_backward},
     Row{"conv_transpose2d", conv_transpose2d, initialise_by_fan_in},
@@ -120,6 +120,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> convolution_rows() { return kRows; }
+std::span<const Row> convolution_rows() { return kConvolutionRows; }
 
 }  // namespace pp::model::ops

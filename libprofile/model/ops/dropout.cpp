@@ -75,7 +75,7 @@ Forward stochastic_depth(const Attributes& attributes) {
   });
 }
 
-constexpr std::array kRows{
+constexpr std::array kDropoutRows{
     Row{.name = "dropout", .bind = dropout, .backward = dropping_backward},
     Row{.name = "dropout2d", .bind = dropout2d, .backward = dropping_backward},
     Row{.name = "locked_dropout", .bind = locked_dropout, .backward = dropping_backward},
@@ -92,6 +92,6 @@ at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context) 
   return drop(x, probability, context, x.sizes());
 }
 
-std::span<const Row> dropout_rows() { return kRows; }
+std::span<const Row> dropout_rows() { return kDropoutRows; }
 
 }  // namespace pp::model::ops

@@ -91,7 +91,7 @@ Forward position_encoding(const Attributes& /*attributes*/) {
   });
 }
 
-constexpr std::array kRows{
+constexpr std::array kEmbeddingRows{
     Row{"embedding", embedding, initialise_normal, embedding_backward},
     Row{"position_embedding", position_embedding, initialise_normal, position_embedding_backward},
     Row{"position_encoding", position_encoding},
@@ -99,6 +99,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> embedding_rows() { return kRows; }
+std::span<const Row> embedding_rows() { return kEmbeddingRows; }
 
 }  // namespace pp::model::ops

@@ -24,10 +24,6 @@ constexpr double kNoDropout = 0;
 constexpr std::int64_t kAlignment = 8;      // of the width: others are padded by scaled_dot_product_attention
 constexpr std::int64_t kMostOfFlash = 192;  // of the width, whose backward every card has
 
-std::optional<at::Tensor> optional(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
-
 /// [n, groups, k, d] -> [n, heads, k, d]
 at::Tensor for_each_head(const at::Tensor& x, std::int64_t heads) {
   if (x.size(1) == heads) return x;
@@ -75,7 +71,7 @@ Fused attend_fused(const Attending& a) {
   Fused fused;
   if (kernel == FusedKernel::cpu) {
     std::tie(fused.mixed, fused.log_sum_exp) = at::_scaled_dot_product_flash_attention_for_cpu(
-        a.queries, a.keys, a.values, kNoDropout, a.causal, optional(a.mask), a.factor);
+        a.queries, a.keys, a.values, kNoDropout, a.causal, optional_mask(a.mask), a.factor);
   } else if (kernel == FusedKernel::flash) {
     auto [mixed, log_sum_exp, first_queries, first_keys, queries, keys, seed, offset, scores] =
         at::_scaled_dot_product_flash_attention(a.queries, a.keys, a.values, kNoDropout, a.causal,
@@ -96,7 +92,7 @@ std::array<at::Tensor, 3> fused_backward(const Attending& a, const Fused& fused,
   if (kernel == FusedKernel::cpu) {
     auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         gradient, a.queries, a.keys, a.values, fused.mixed, fused.log_sum_exp, kNoDropout, a.causal,
-        optional(a.mask), a.factor);
+        optional_mask(a.mask), a.factor);
     return {queries, keys, values};
   }
   if (kernel == FusedKernel::flash) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <optional>
 
 namespace pp::model::ops {
 
@@ -17,6 +18,11 @@ struct Attending {
   double factor = 1;  ///< of the scores
   at::Tensor mask = {};
 };
+
+/// A mask as LibTorch takes it: none where it is undefined.
+inline std::optional<at::Tensor> optional_mask(const at::Tensor& mask) {
+  return mask.defined() ? std::optional(mask) : std::nullopt;
+}
 
 /// Whether one takes them: on a CPU LibTorch's own; on a GPU FlashAttention of half types, CUTLASS's
 /// memory-efficient kernel of float32. Where not, at::scaled_dot_product_attention knows what to do. Says the

@@ -60,10 +60,6 @@ struct GroupedAttention {
 /// [n, l, heads, d] <-> [n, heads, l, d]
 at::Tensor swapped(const at::Tensor& x) { return x.transpose(1, 2); }
 
-std::optional<at::Tensor> optional(const at::Tensor& mask) {
-  return mask.defined() ? std::optional(mask) : std::nullopt;
-}
-
 at::Tensor normed(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& weight) {
   return scaled_rows(x, inverse, weight, /*offset=*/0.0).to(x.scalar_type());  // autocast keeps weights wide
 }
@@ -134,7 +130,7 @@ at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, Lay
     return attend_with_scores(settings, q, k, v, mask, context);
   }
   const at::Tensor mask = mask_of(settings, heads.queries);
-  return at::scaled_dot_product_attention(q, k, v, optional(mask), 0.0, settings.causal && !mask.defined(),
+  return at::scaled_dot_product_attention(q, k, v, optional_mask(mask), 0.0, settings.causal && !mask.defined(),
                                           settings.factor(q.size(3)), /*enable_gqa=*/true);
 }
 
@@ -166,7 +162,7 @@ at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, Lay
       sees_all ? at::Tensor() : sight_mask(settings, piece, l, seen, heads.queries.options());
   if (settings.needs_scores())
     return attend_with_scores(settings, swapped(heads.queries), keys, values, mask, context);
-  return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional(mask), 0.0,
+  return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional_mask(mask), 0.0,
                                           /*is_causal=*/false, settings.factor(heads.queries.size(3)),
                                           /*enable_gqa=*/true);
 }
@@ -178,7 +174,7 @@ at::Tensor attend(const GroupedSettings& settings, const Heads& heads, LayerCont
 
 /// What the written backward needs: queries and keys as placed, or with norms as they came, with their inverse
 /// root mean squares; values as they came, of a packed input by heads.
-enum Saved : std::size_t {
+enum SavedGroups : std::size_t {
   kQueries,
   kKeys,
   kValues,
@@ -284,13 +280,13 @@ BoundLayer grouped_query_attention(const Attributes& attributes) {
           .held = [table = layer.rotary](std::vector<at::Tensor>& tensors) { table->collect(tensors); }};
 }
 
-constexpr std::array kRows{Row{.name = "grouped_query_attention",
-                               .bind = nullptr,
-                               .initialise = initialise_norm_weights,
-                               .bind_whole = grouped_query_attention}};
+constexpr std::array kGroupedQueryAttentionRows{Row{.name = "grouped_query_attention",
+                                                    .bind = nullptr,
+                                                    .initialise = initialise_norm_weights,
+                                                    .bind_whole = grouped_query_attention}};
 
 }  // namespace
 
-std::span<const Row> grouped_query_attention_rows() { return kRows; }
+std::span<const Row> grouped_query_attention_rows() { return kGroupedQueryAttentionRows; }
 
 }  // namespace pp::model::ops

@@ -89,7 +89,7 @@ Forward matmul(const Attributes& /*attributes*/) {
   };
 }
 
-constexpr std::array kRows{
+constexpr std::array kLinearRows{
     Row{.name = "linear", .bind = linear, .initialise = initialise_by_fan_in, .backward = linear_backward},
     Row{"bias", bias, initialise_zero, bias_backward},
     Row{"matmul", matmul},
@@ -97,6 +97,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> linear_rows() { return kRows; }
+std::span<const Row> linear_rows() { return kLinearRows; }
 
 }  // namespace pp::model::ops

@@ -158,7 +158,7 @@ Forward local_response_norm(const Attributes& attributes) {
   });
 }
 
-constexpr std::array kRows{
+constexpr std::array kNormalisationRows{
     Row{"batch_norm1d", batch_norm1d, initialise_norm, batch_norm_backward},
     Row{"batch_norm2d", batch_norm2d, initialise_norm, batch_norm_backward},
     Row{"group_norm", group_norm, initialise_norm},
@@ -170,6 +170,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> normalisation_rows() { return kRows; }
+std::span<const Row> normalisation_rows() { return kNormalisationRows; }
 
 }  // namespace pp::model::ops

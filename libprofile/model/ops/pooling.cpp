@@ -82,7 +82,7 @@ Forward upsample_bilinear2d(const Attributes& attributes) {
   });
 }
 
-constexpr std::array kRows{
+constexpr std::array kPoolingRows{
     Row{.name = "max_pool2d", .bind = max_pool2d, .backward = max_pool2d_backward},
     Row{.name = "avg_pool2d", .bind = avg_pool2d, .backward = avg_pool2d_backward},
     Row{.name = "adaptive_avg_pool2d", .bind = adaptive_avg_pool2d, .deterministic = false},
@@ -92,6 +92,6 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::span<const Row> pooling_rows() { return kRows; }
+std::span<const Row> pooling_rows() { return kPoolingRows; }
 
 }  // namespace pp::model::ops

@@ -48,12 +48,12 @@ Forward lstm(const Attributes& attributes) {
   };
 }
 
-constexpr std::array kRows{
+constexpr std::array kRecurrentRows{
     Row{"lstm", lstm, initialise_lstm},
 };
 
 }  // namespace
 
-std::span<const Row> recurrent_rows() { return kRows; }
+std::span<const Row> recurrent_rows() { return kRecurrentRows; }
 
 }  // namespace pp::model::ops

@@ -46,12 +46,12 @@ Forward relative_position_bias(const Attributes& /*attributes*/) {
   };
 }
 
-constexpr std::array kRows{
+constexpr std::array kRelativePositionRows{
     Row{"relative_position_bias", relative_position_bias, initialise_normal},
 };
 
 }  // namespace
 
-std::span<const Row> relative_position_rows() { return kRows; }
+std::span<const Row> relative_position_rows() { return kRelativePositionRows; }
 
 }  // namespace pp::model::ops

@@ -27,7 +27,7 @@ struct SelfAttention {
 at::Tensor rows(const at::Tensor& x) { return x.flatten(0, 1); }
 
 /// What the backward of the products needs, by the places in which the forward saves it.
-enum Saved : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kSeed, kOffset, kForward };
+enum SavedAttention : std::size_t { kInput, kProjected, kMixed, kLogSumExp, kSeed, kOffset, kForward };
 /// Once the input gradient is known, in place of them; the input stays where it is.
 enum Left : std::size_t { kProjectedGradient = 1, kJoined, kBackward };
 

@@ -69,13 +69,13 @@ Forward pad(const Attributes& attributes) {
   });
 }
 
-constexpr std::array kRows{
+constexpr std::array kShapeRows{
     Row{"flatten", flatten}, Row{"reshape", reshape}, Row{"permute", permute}, Row{"slice", slice},
     Row{"chunk", chunk},     Row{"concat", concat},   Row{"pad", pad},
 };
 
 }  // namespace
 
-std::span<const Row> shape_rows() { return kRows; }
+std::span<const Row> shape_rows() { return kShapeRows; }
 
 }  // namespace pp::model::ops

@@ -9,7 +9,7 @@
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::plan_again_test {
 namespace {
 
 /// A chain of equal layers of 1 ms forward and 2 ms backward, with 100 B of weights and 10 B kept a sample.
@@ -152,4 +152,4 @@ TEST_SUITE("libplan/answer/plan_again") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::plan_again_test

@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/chain_cost");
 
-namespace pp::plan {
+namespace pp::plan::chain_cost_test {
 namespace {
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-12); }
@@ -203,6 +203,6 @@ TEST_CASE("the bound: as many replicas as there are fast devices, the least all-
   CHECK_FALSE(bound.fits(0, 3, {0, 5}));  // the fifth largest memory is 20 MB
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::chain_cost_test
 
 TEST_SUITE_END();

@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/chain");
 
-namespace pp::plan {
+namespace pp::plan::chain_test {
 namespace {
 
 Chain chain_of(const Profile& profile, std::vector<int> order = {}) {
@@ -256,6 +256,6 @@ TEST_CASE("neighbours of a stage's replicas, at least: on one node with the rest
   CHECK(beside(0, 2, 2) == 0);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::chain_test
 
 TEST_SUITE_END();

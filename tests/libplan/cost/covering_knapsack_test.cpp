@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/covering_knapsack");
 
-namespace pp::plan {
+namespace pp::plan::covering_knapsack_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -69,6 +69,6 @@ TEST_CASE("forty equal items are counted, not tried one by one") {
   CHECK(cover_exactly(std::vector<CoverItem>(40, {1, 3}), 61).seconds == 21);  // ceil(61 / 3)
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::covering_knapsack_test
 
 TEST_SUITE_END();

@@ -5,7 +5,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/layer_curve");
 
-namespace pp::plan {
+namespace pp::plan::layer_curve_test {
 namespace {
 
 LayerPoint point(std::int64_t size, double forward, std::int64_t output) {
@@ -158,6 +158,6 @@ TEST_CASE("crowding: nothing up to an equal share, all of it with the whole mode
   CHECK(crowding(0, 0, 2) == 1);  // without parameters nothing tells the devices apart
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::layer_curve_test
 
 TEST_SUITE_END();

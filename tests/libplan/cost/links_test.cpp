@@ -4,7 +4,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/links");
 
-namespace pp::plan {
+namespace pp::plan::links_test {
 namespace {
 
 Link link(double bandwidth, double latency) { return {BytesPerSecond(bandwidth), Seconds(latency)}; }
@@ -187,6 +187,6 @@ TEST_CASE("a way to reduce undercuts another one only where it does for all byte
   CHECK_FALSE(AllReduceForm{2, 1}.undercuts(late));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::links_test
 
 TEST_SUITE_END();

@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/operation_cost");
 
-namespace pp::plan {
+namespace pp::plan::operation_cost_test {
 namespace {
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
@@ -159,6 +159,6 @@ TEST_CASE("with fixed costs the bound stays below every plan, and a plan read ba
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::operation_cost_test
 
 TEST_SUITE_END();

@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/cost/recompute");
 
-namespace pp::plan {
+namespace pp::plan::recompute_cost_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -156,6 +156,6 @@ TEST_CASE("the relaxed time grows with the stage and is a bound of every choice,
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::recompute_cost_test
 
 TEST_SUITE_END();

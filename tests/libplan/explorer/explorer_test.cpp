@@ -8,7 +8,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::explorer_test {
 namespace {
 
 const std::string kEvil = "</script><img src=x onerror=alert(1)>&\"'<!--";
@@ -84,4 +84,4 @@ TEST_SUITE("libplan/explorer/explorer") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::explorer_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::plan_data_test {
 namespace {
 
 /// Layers a and b on a stage each, of which the first has two replicas, on two nodes.
@@ -103,4 +103,4 @@ TEST_SUITE("libplan/explorer/plan data") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::plan_data_test

@@ -9,7 +9,7 @@
 
 TEST_SUITE_BEGIN("libplan/interop/trainer_export");
 
-namespace pp::plan {
+namespace pp::plan::trainer_export_test {
 namespace {
 
 using test::file;
@@ -240,6 +240,6 @@ TEST_CASE("Megatron: models that are no row of equal blocks, and cuts through on
   CHECK(megatron_refusal({.model = unequal, .cuts = {3}}).find("are none (names such as") != std::string::npos);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::trainer_export_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/interop/trainer_folders");
 
-namespace pp::plan {
+namespace pp::plan::trainer_folders_test {
 namespace {
 
 using test::file;
@@ -316,6 +316,6 @@ TEST_CASE("processes: the GPUs that the plan uses on each node") {
   CHECK(detail::processes_of(plan).per_node == 4);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::trainer_folders_test
 
 TEST_SUITE_END();

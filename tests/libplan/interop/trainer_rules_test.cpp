@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/interop/trainer_rules");
 
-namespace pp::plan {
+namespace pp::plan::trainer_rules_test {
 namespace {
 
 /// embed, h.0.a, h.0.b, .., h.3.b, head: uneven blocks would be no row, so the ends differ and weigh. Every
@@ -255,6 +255,6 @@ TEST_CASE("every limit says why") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::trainer_rules_test
 
 TEST_SUITE_END();

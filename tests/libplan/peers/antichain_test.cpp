@@ -14,7 +14,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/antichain");
 
-namespace pp::plan {
+namespace pp::plan::antichain_test {
 namespace {
 
 /// PipeDream's code with activations charged, at most so many machines: a stage costs (C + 4(q-1)W/(Bq))/q, a
@@ -139,6 +139,6 @@ TEST_CASE("with the order found over all down-sets they are as good as any order
   });
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::antichain_test
 
 TEST_SUITE_END();

@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/balance");
 
-namespace pp::plan {
+namespace pp::plan::balance_test {
 namespace {
 
 using Costs = std::vector<double>;
@@ -109,6 +109,6 @@ TEST_CASE("Lingvo places a layer by the share of the total up to and with it") {
   CHECK(lingvo_partition(Costs{0, 9, 1}, 4) == Lengths{1, 0, 0, 2});
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::balance_test
 
 TEST_SUITE_END();

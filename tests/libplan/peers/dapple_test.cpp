@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/dapple");
 
-namespace pp::plan {
+namespace pp::plan::dapple_test {
 namespace {
 
 using Devices = std::vector<int>;
@@ -129,6 +129,6 @@ TEST_CASE("fresh, append and scatter placements") {
   CHECK(placements(machine, std::vector<char>(6, 1), 1).empty());
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::dapple_test
 
 TEST_SUITE_END();

@@ -6,7 +6,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/dnn_partitioning_json");
 
-namespace pp::plan {
+namespace pp::plan::dnn_partitioning_json_test {
 namespace {
 
 Json node(int id, int color, bool backward, double ms, double size) {
@@ -127,6 +127,6 @@ TEST_CASE("what is wrong is refused with its pointer") {
   CHECK(refusal({{"nodes", 1}}) == "/nodes: must be an array");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::dnn_partitioning_json_test
 
 TEST_SUITE_END();

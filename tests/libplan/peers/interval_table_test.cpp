@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/interval_table");
 
-namespace pp::plan {
+namespace pp::plan::interval_table_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -159,6 +159,6 @@ TEST_CASE("two layers on two machines: together, or one each") {
   CHECK(table.value(1, 2, 1) == kInfinity);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::interval_table_test
 
 TEST_SUITE_END();

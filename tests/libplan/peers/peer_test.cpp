@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/peer");
 
-namespace pp::plan {
+namespace pp::plan::peer_test {
 namespace {
 
 /// Two layers of 3 and 1 ms without weights; the first sends 4 MB.
@@ -117,6 +117,6 @@ TEST_CASE("DAPPLE's mini-batch is a multiple of the profile's batch") {
         "16 or 24");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::peer_test
 
 TEST_SUITE_END();

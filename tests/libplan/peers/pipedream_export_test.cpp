@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/pipedream_export");
 
-namespace pp::plan {
+namespace pp::plan::pipedream_export_test {
 namespace {
 
 Profile diamond() {
@@ -66,6 +66,6 @@ TEST_CASE("a plan for another model is refused") {
       "plan was made from");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::pipedream_export_test
 
 TEST_SUITE_END();

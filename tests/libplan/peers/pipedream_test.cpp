@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/pipedream");
 
-namespace pp::plan {
+namespace pp::plan::pipedream_test {
 namespace {
 
 PeerOptions on(std::vector<PeerLevel> levels, PeerModel model = PeerModel::pipedream_code) {
@@ -175,6 +175,6 @@ TEST_CASE("the released memory test leaves data parallelism whatever the limit")
   CHECK(replicas_text(*test::plan_of(profile, options)) == "2");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::pipedream_test
 
 TEST_SUITE_END();

@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/pipedream_text");
 
-namespace pp::plan {
+namespace pp::plan::pipedream_text_test {
 namespace {
 
 /// `id -- description -- numbers` with 1 ms forward, 2 ms backward, 8 bytes out, 4 bytes of weights.
@@ -113,6 +113,6 @@ TEST_CASE("what is wrong is refused with its line") {
   CHECK_THROWS_WITH(import_pipedream(node("a"), "m", 0), "batch_size = 0; give at least 1");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::pipedream_text_test
 
 TEST_SUITE_END();

@@ -6,7 +6,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/piper_json");
 
-namespace pp::plan {
+namespace pp::plan::piper_json_test {
 namespace {
 
 Json variant(double time, double saved, const Json& forward_sync = Json::object()) {
@@ -137,6 +137,6 @@ TEST_CASE("what is wrong is refused with its pointer") {
   CHECK(refusal({{"nodes", Json::array()}, {"edges", Json::array()}}) == "the graph has no layer");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::piper_json_test
 
 TEST_SUITE_END();

@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/sailor_json");
 
-namespace pp::plan {
+namespace pp::plan::sailor_json_test {
 namespace {
 
 /// tokens, positions, block0.a, block0.b, block1.a, head at sizes 1 and 2: four layers of Sailor's.
@@ -113,6 +113,6 @@ TEST_CASE("incomplete entries are refused with what is missing") {
         "/net~1fast/1/4/1: must be forward, backward and update, three times in seconds");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::sailor_json_test
 
 TEST_SUITE_END();

@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/set_models");
 
-namespace pp::plan {
+namespace pp::plan::set_models_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -312,6 +312,6 @@ TEST_CASE("down-sets of a chain, of independent layers and of the diamond") {
   CHECK(count(diamond, 5) == 0);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::set_models_test
 
 TEST_SUITE_END();

@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/peers/values");
 
-namespace pp::plan {
+namespace pp::plan::values_test {
 namespace {
 
 PeerPlan solve(const Profile& profile, const PeerOptions& options) {
@@ -157,6 +157,6 @@ TEST_CASE("DAPPLE's planner") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::values_test
 
 TEST_SUITE_END();

@@ -6,7 +6,7 @@
 
 TEST_SUITE_BEGIN("libplan/plan/plan_check");
 
-namespace pp::plan {
+namespace pp::plan::plan_check_test {
 namespace {
 
 /// Layers a, b, c | d on devices 0, 1 and 2; six micro-batches.
@@ -170,6 +170,6 @@ TEST_CASE("a plan of another model or profile is refused by name and hash") {
                         .c_str());
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::plan_check_test
 
 TEST_SUITE_END();

@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/plan/plan_json");
 
-namespace pp::plan {
+namespace pp::plan::plan_json_test {
 namespace {
 
 const std::string kGolden = pp::test::test_data("plan/example_c.json");
@@ -161,6 +161,6 @@ TEST_CASE("mini-batches are cut as tensor_split does") {
   CHECK_THROWS_WITH(micro_batch_sizes(6, 0), "micro_batches = 0; give at least 1");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::plan_json_test
 
 TEST_SUITE_END();

@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/report/calibration");
 
-namespace pp::plan {
+namespace pp::plan::calibration_test {
 namespace {
 
 using test::make_cluster;
@@ -339,4 +339,4 @@ TEST_CASE("of a report only plan and operations are read, and what is wrong with
         "/plan: /stages/0/workers: 7 is not in /workers");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::calibration_test

@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/report/explain_cases");
 
-namespace pp::plan {
+namespace pp::plan::explain_cases_test {
 namespace {
 
 using test::check_says;
@@ -140,6 +140,6 @@ TEST_CASE("nothing fits: the stage, what it lacks, and a change that was planned
   CHECK(replanned(profile, make_cluster(2), request).predicted.workers[0].memory.peak == Bytes(20'000'000));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::explain_cases_test
 
 TEST_SUITE_END();

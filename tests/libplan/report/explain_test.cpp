@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/report/explain");
 
-namespace pp::plan {
+namespace pp::plan::explain_test {
 namespace {
 
 using test::check_says;
@@ -261,6 +261,6 @@ TEST_CASE("the JSON has the figures of the text, and both are the same from run 
   CHECK(json.at("changes")[1].at("difference").get<double>() == exactly(50.0 / 52 - 1));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::explain_test
 
 TEST_SUITE_END();

@@ -11,7 +11,7 @@
 #include "tests/support/places.h"
 #include "tests/support/schema.h"
 
-namespace pp::plan {
+namespace pp::plan::pipeline_study_test {
 namespace {
 
 using nlohmann::json;
@@ -163,4 +163,4 @@ TEST_SUITE("libplan/report/pipeline_study") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::pipeline_study_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::profile_study_test {
 namespace {
 
 using test::error_of;
@@ -152,4 +152,4 @@ TEST_SUITE("libplan/report/profile_study") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::profile_study_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::sweep_svg_test {
 namespace {
 
 SweepRow planned(int devices, const std::string& schedule, int micro_batches, double step_s) {
@@ -133,4 +133,4 @@ TEST_SUITE("libplan/report/sweep svg") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::sweep_svg_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::sweep_test {
 namespace {
 
 using test::make_cluster;
@@ -228,4 +228,4 @@ TEST_SUITE("libplan/report/sweep") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::sweep_test

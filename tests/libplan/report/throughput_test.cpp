@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/report/throughput");
 
-namespace pp::plan {
+namespace pp::plan::throughput_test {
 namespace {
 
 doctest::Approx near(double value) { return doctest::Approx(value).epsilon(1e-12); }
@@ -134,6 +134,6 @@ TEST_CASE("a model without tokens speaks of samples, and only when asked") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::throughput_test
 
 TEST_SUITE_END();

@@ -8,7 +8,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::closed_forms_test {
 namespace {
 
 using test::approx;
@@ -165,4 +165,4 @@ TEST_SUITE("libplan/schedule/closed forms") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::closed_forms_test

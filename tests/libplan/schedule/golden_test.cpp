@@ -9,7 +9,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -256,4 +256,4 @@ TEST_SUITE("libplan/schedule/golden") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::golden_test

@@ -4,7 +4,7 @@
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::lists_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -257,4 +257,4 @@ TEST_SUITE("libplan/schedule/lists") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::lists_test

@@ -3,7 +3,7 @@
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::ownership_test {
 namespace {
 
 using test::error_of;
@@ -65,4 +65,4 @@ TEST_SUITE("libplan/schedule/ownership") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::ownership_test

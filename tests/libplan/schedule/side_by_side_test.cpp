@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/schedule/side_by_side");
 
-namespace pp::plan {
+namespace pp::plan::side_by_side_test {
 namespace {
 
 using test::error_of;
@@ -125,6 +125,6 @@ TEST_CASE("what does not divide, or differs, is refused with what would do") {
         "4, or group = 3");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::side_by_side_test
 
 TEST_SUITE_END();

@@ -4,7 +4,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::tied_test {
 namespace {
 
 using test::equal_stages;
@@ -98,4 +98,4 @@ TEST_SUITE("libplan/schedule/tied") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::tied_test

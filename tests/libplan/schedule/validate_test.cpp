@@ -4,7 +4,7 @@
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::validate_test {
 namespace {
 
 using test::error_of;
@@ -192,4 +192,4 @@ TEST_SUITE("libplan/schedule/validate") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::validate_test

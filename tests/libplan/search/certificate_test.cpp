@@ -9,7 +9,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/certificate");
 
-namespace pp::plan {
+namespace pp::plan::certificate_test {
 namespace {
 
 using test::Enumerated;
@@ -197,6 +197,6 @@ TEST_CASE("programs from a file that split the backward are bounded by its cheap
   CHECK(test::searched(profile, test::make_cluster(2), request).bound <= 0.008 * (1 + kRounding));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::certificate_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/crowding");
 
-namespace pp::plan {
+namespace pp::plan::crowding_test {
 namespace {
 
 using test::make_cluster;
@@ -138,6 +138,6 @@ TEST_CASE("a bound is never above what is simulated, however conditions differ")
   CHECK(plans > 50);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::crowding_test
 
 TEST_SUITE_END();

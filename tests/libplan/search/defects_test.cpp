@@ -20,7 +20,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/defects");
 
-namespace pp::plan {
+namespace pp::plan::defects_test {
 namespace {
 
 using test::make_cluster;
@@ -206,6 +206,6 @@ TEST_CASE("16: a limit applies to every strategy, and whole weights count once")
   CHECK(std::holds_alternative<Infeasible>(make_plan(profile, make_cluster(2), request)));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::defects_test
 
 TEST_SUITE_END();

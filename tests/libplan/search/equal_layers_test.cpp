@@ -6,7 +6,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/equal_layers");
 
-namespace pp::plan {
+namespace pp::plan::equal_layers_test {
 namespace {
 
 using test::EqualRow;
@@ -75,6 +75,6 @@ TEST_CASE("200 random rows of equal layers" * doctest::skip()) {
   for (int i = 0; i < 200; ++i) check(test::random_row(random));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::equal_layers_test
 
 TEST_SUITE_END();

@@ -9,7 +9,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/expected_step");
 
-namespace pp::plan {
+namespace pp::plan::expected_step_test {
 namespace {
 
 using test::make_cluster;
@@ -117,4 +117,4 @@ TEST_CASE("a stream's expected step is of an update") {
   CHECK(plan.predicted.expected_step->count() == exactly((6 + 0.7 * kHalfNormal) * 1e-3));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::expected_step_test

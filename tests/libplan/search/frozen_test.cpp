@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/frozen");
 
-namespace pp::plan {
+namespace pp::plan::frozen_test {
 namespace {
 
 constexpr std::int64_t kMb = 1'000'000;
@@ -96,6 +96,6 @@ TEST_CASE("replicas add up trained gradients only, and one version holds what is
   CHECK(costs.fixed() == Bytes(24));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::frozen_test
 
 TEST_SUITE_END();

@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/joint");
 
-namespace pp::plan {
+namespace pp::plan::joint_test {
 namespace {
 
 using test::make_cluster;
@@ -286,6 +286,6 @@ TEST_CASE("a schedule that places its stages and does not fit: by how much, and 
   CHECK(tried > 0);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::joint_test
 
 TEST_SUITE_END();

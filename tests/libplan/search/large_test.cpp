@@ -6,15 +6,17 @@
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
+namespace large_test {
+
 using namespace pp;
 using namespace pp::plan;
-using test::make_profile;
+using pp::plan::test::make_profile;
 
 namespace {
 
 /// 40 layers of 1 to 3 ms forward, twice that backward, 1 MB of weights and 100 kB between them.
 Profile forty_layers() {
-  test::ProfileSpec spec;
+  pp::plan::test::ProfileSpec spec;
   for (int l = 0; l < 40; ++l) {
     const double forward = 1 + l * 7 % 5 / 2.0;
     spec.layers.push_back({forward, 2 * forward, 1'000'000, 100'000, 200'000});
@@ -85,7 +87,8 @@ TEST_SUITE("libplan/search/large") {
   TEST_CASE("the certificate says that equal replicas alone were searched, on a flat machine too") {
     const Profile profile = forty_layers();
     const auto searched = [&](int devices) {
-      return std::get<Plan>(find_plan(profile, test::make_cluster(devices), request_of(24))).certificate.search;
+      return std::get<Plan>(find_plan(profile, pp::plan::test::make_cluster(devices), request_of(24)))
+          .certificate.search;
     };
     // 40 layers times 640^2 devices are more than 16 million.
     CHECK(searched(640).starts_with("searched pipelines of equal replicas over 1 layer order"));
@@ -110,3 +113,5 @@ TEST_SUITE("libplan/search/large") {
     CHECK(plan.devices.size() == 16'384);
   }
 }
+
+}  // namespace large_test

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/monotone");
 
-namespace pp::plan {
+namespace pp::plan::monotone_test {
 namespace {
 
 using test::make_cluster;
@@ -113,6 +113,6 @@ TEST_CASE("more memory, from nothing fits to room for everything") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::monotone_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/ordered_levels");
 
-namespace pp::plan {
+namespace pp::plan::ordered_levels_test {
 namespace {
 
 using test::Random;
@@ -138,6 +138,6 @@ TEST_CASE("2x2 to 3x2x2 devices, any list: period, steady step and J equal brute
   CHECK(feasible > 4000);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::ordered_levels_test
 
 TEST_SUITE_END();

@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/pipelines");
 
-namespace pp::plan {
+namespace pp::plan::pipelines_test {
 namespace {
 
 /// Equal layers of F 1 and B 2 ms, halves measured, hardly any weights.
@@ -97,6 +97,6 @@ TEST_CASE("as many pipelines as --replicas says, of as many workers") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::pipelines_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/planner_cases");
 
-namespace pp::plan {
+namespace pp::plan::planner_cases_test {
 namespace {
 
 constexpr std::int64_t kMb = 1'000'000;
@@ -409,6 +409,6 @@ TEST_CASE("the memory that would do is named in a unit that people type, and doe
   planned(profile, test::make_cluster(1), request);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::planner_cases_test
 
 TEST_SUITE_END();

@@ -18,7 +18,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/planner");
 
-namespace pp::plan {
+namespace pp::plan::planner_test {
 namespace {
 
 using test::example_c;
@@ -404,6 +404,6 @@ TEST_CASE("a slower device is left out when it would hold the others up") {
   CHECK(plan.devices.size() == 3);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::planner_test
 
 TEST_SUITE_END();

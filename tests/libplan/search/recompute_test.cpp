@@ -14,7 +14,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/recompute");
 
-namespace pp::plan {
+namespace pp::plan::recompute_test {
 namespace {
 
 using test::make_cluster;
@@ -208,6 +208,6 @@ TEST_CASE("with recompute the plan is never slower, the bound holds for every pa
   CHECK(10 * fastest > 9 * plans);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::recompute_test
 
 TEST_SUITE_END();

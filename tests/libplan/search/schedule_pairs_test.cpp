@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/schedule_pairs");
 
-namespace pp::plan {
+namespace pp::plan::schedule_pairs_test {
 namespace {
 
 struct Found {
@@ -104,6 +104,6 @@ TEST_CASE("the same on devices that differ") {
   CHECK(check_pairs(cluster, request_of(2)) > 10);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::schedule_pairs_test
 
 TEST_SUITE_END();

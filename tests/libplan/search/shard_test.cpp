@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/shard");
 
-namespace pp::plan {
+namespace pp::plan::shard_test {
 namespace {
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
@@ -189,6 +189,6 @@ TEST_CASE("precisions that the profile's type does not have are refused") {
         "1f1b");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::shard_test
 
 TEST_SUITE_END();

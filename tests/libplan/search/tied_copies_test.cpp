@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/tied_copies");
 
-namespace pp::plan {
+namespace pp::plan::tied_copies_test {
 namespace {
 
 doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e-9); }
@@ -171,6 +171,6 @@ TEST_CASE("schedules that cannot have copies say so") {
       "schedule zb-h1 keeps shared weights in one stage; leave --tied out, or plan with gpipe or 1f1b");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::tied_copies_test
 
 TEST_SUITE_END();

@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/transport");
 
-namespace pp::plan {
+namespace pp::plan::transport_test {
 namespace {
 
 using test::check_says;
@@ -141,6 +141,6 @@ TEST_CASE("an explanation says what messages ask of the devices, and which port 
   check_says(why, "  the link of worker 0 is busy 32 ms, ");  // 8 * (2 + 2) ms
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::transport_test
 
 TEST_SUITE_END();

@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/unequal");
 
-namespace pp::plan {
+namespace pp::plan::unequal_test {
 namespace {
 
 constexpr std::int64_t kMb = 1'000'000;
@@ -116,6 +116,6 @@ TEST_CASE("a plan that memory slows down says what recompute would give, one tha
   CHECK_FALSE(step_with_recompute(fast, profile, cluster, request));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::unequal_test
 
 TEST_SUITE_END();

@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/windows_search");
 
-namespace pp::plan {
+namespace pp::plan::windows_search_test {
 namespace {
 
 using test::make_cluster;
@@ -136,6 +136,6 @@ TEST_CASE("the plan is the best of all partitions with all windows, wider ones w
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::windows_search_test
 
 TEST_SUITE_END();

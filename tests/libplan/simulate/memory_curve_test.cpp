@@ -4,7 +4,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::memory_curve_test {
 namespace {
 
 using test::equal_stages;
@@ -121,4 +121,4 @@ TEST_SUITE("libplan/simulate/memory curve") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::memory_curve_test

@@ -3,7 +3,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::memory_test {
 namespace {
 
 using test::equal_stages;
@@ -143,4 +143,4 @@ TEST_SUITE("libplan/simulate/memory") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::memory_test

@@ -3,7 +3,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::message_cost_test {
 namespace {
 
 using test::equal_stages;
@@ -129,4 +129,4 @@ TEST_SUITE("libplan/simulate/message cost") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::message_cost_test

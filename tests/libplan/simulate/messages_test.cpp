@@ -2,7 +2,7 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
-namespace pp::plan {
+namespace pp::plan::messages_test {
 namespace {
 
 using test::equal_stages;
@@ -113,4 +113,4 @@ TEST_SUITE("libplan/simulate/messages") {
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::messages_test

@@ -5,6 +5,8 @@
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
+namespace swap_test {
+
 using namespace pp;
 using namespace pp::plan;
 
@@ -68,3 +70,5 @@ TEST_SUITE("libplan/simulate/swap") {
     CHECK(chained_period(input).count() == test::approx(14));
   }
 }
+
+}  // namespace swap_test

@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"
 
+namespace cluster_json_test {
+
 using namespace pp;
 using pp::test::golden;
 
@@ -190,3 +192,5 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "[data] /devices/3/cores: belongs to cpu devices only; remove it");
   }
 }
+
+}  // namespace cluster_json_test

@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libprofile/core/cluster_scale");
 
-namespace pp {
+namespace pp::cluster_scale_test {
 namespace {
 
 /// `nodes` of eight with 300 GB/s inside, so many cards, and 50 GB/s a card.
@@ -149,6 +149,6 @@ TEST_CASE("every machine to start from is read, of one node or of sixteen") {
   CHECK(machines == 5);
 }
 
-}  // namespace pp
+}  // namespace pp::cluster_scale_test
 
 TEST_SUITE_END();

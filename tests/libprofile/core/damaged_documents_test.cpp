@@ -10,6 +10,8 @@
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"
 
+namespace damaged_documents_test {
+
 using namespace pp;
 using pp::test::golden;
 
@@ -63,3 +65,5 @@ TEST_SUITE("libprofile/core/damaged_documents") {
     CHECK(read_all("two_nodes.cluster.json", parse_cluster) > 0);
   }
 }
+
+}  // namespace damaged_documents_test

@@ -8,6 +8,8 @@
 #include "libprofile/model/families/hugging_face.h"
 #include "tests/support/doctest.h"
 
+namespace decoder_parameters_test {
+
 using namespace pp;
 
 namespace {
@@ -120,3 +122,5 @@ TEST_SUITE("libprofile/model/decoder_parameters") {
     CHECK(built("smollm") == 134'515'008);
   }
 }
+
+}  // namespace decoder_parameters_test

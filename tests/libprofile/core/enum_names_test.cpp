@@ -4,6 +4,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace enum_names_test {
+
 using namespace pp;
 
 TEST_SUITE("libprofile/core/enum_names") {
@@ -18,3 +20,5 @@ TEST_SUITE("libprofile/core/enum_names") {
           "[usage] --dtype: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8, bool");
   }
 }
+
+}  // namespace enum_names_test

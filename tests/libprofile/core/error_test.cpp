@@ -3,6 +3,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace error_test {
+
 using namespace pp;
 
 TEST_SUITE("libprofile/core/error") {
@@ -18,3 +20,5 @@ TEST_SUITE("libprofile/core/error") {
     CHECK(with_context("never seen", [] { return 7; }) == 7);
   }
 }
+
+}  // namespace error_test

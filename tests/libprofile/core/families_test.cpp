@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace families_test {
+
 using namespace pp;
 using pp::model::build_family;
 
@@ -193,3 +195,5 @@ TEST_SUITE("libprofile/model/families") {
     CHECK(refused("transformer:heads=3") == "[usage] transformer: heads=3 must divide width=128");
   }
 }
+
+}  // namespace families_test

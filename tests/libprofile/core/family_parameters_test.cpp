@@ -6,6 +6,8 @@
 #include "libprofile/model/families/families.h"
 #include "tests/support/doctest.h"
 
+namespace family_parameters_test {
+
 using namespace pp;
 
 namespace {
@@ -153,3 +155,5 @@ TEST_SUITE("libprofile/model/family_parameters") {
     CHECK(parameters("east") == trunk + merges + 6 * 33);
   }
 }
+
+}  // namespace family_parameters_test

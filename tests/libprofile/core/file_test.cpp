@@ -17,6 +17,8 @@
 #include "tests/support/skip.h"
 
 namespace fs = std::filesystem;
+namespace file_test {
+
 using namespace pp;
 using pp::test::error_text;
 
@@ -263,3 +265,5 @@ TEST_SUITE("libprofile/core/file") {
     CHECK(error_text([&] { return file.commit(), 0; }) == "[internal] " + path.string() + ": committed twice");
   }
 }
+
+}  // namespace file_test

@@ -11,6 +11,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace hugging_face_test {
+
 using namespace pp;
 using model::build_hugging_face;
 
@@ -209,3 +211,5 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK_FALSE(model::is_hugging_face_config(Json::array()));
   }
 }
+
+}  // namespace hugging_face_test

@@ -4,6 +4,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace json_parse_test {
+
 using namespace pp;
 
 namespace {
@@ -77,3 +79,5 @@ TEST_SUITE("libprofile/core/json_parse") {
               .starts_with("[data] line 1, column 3: not valid JSON: invalid string: ill-formed UTF-8 byte"));
   }
 }
+
+}  // namespace json_parse_test

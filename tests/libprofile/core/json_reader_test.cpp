@@ -6,6 +6,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace json_reader_test {
+
 using namespace pp;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_SUITE("libprofile/core/json_reader") {
     CHECK(append_pointer("/a", "b/c~d") == "/a/b~1c~0d");
   }
 }
+
+}  // namespace json_reader_test

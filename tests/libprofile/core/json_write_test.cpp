@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace json_write_test {
+
 using namespace pp;
 
 TEST_SUITE("libprofile/core/json_write") {
@@ -62,3 +64,5 @@ TEST_SUITE("libprofile/core/json_write") {
     CHECK(dump_json_compact("a\xff") == "\"a\ufffd\"");
   }
 }
+
+}  // namespace json_write_test

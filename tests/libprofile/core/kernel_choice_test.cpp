@@ -5,6 +5,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace kernel_choice_test {
 namespace {
 
 using pp::Kernel;
@@ -84,3 +85,5 @@ TEST_SUITE("libprofile/core/kernel_choice") {
     CHECK(output_positions(kChoices[2].key) == 24);
   }
 }
+
+}  // namespace kernel_choice_test

@@ -6,6 +6,8 @@
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"
 
+namespace profile_json_test {
+
 using namespace pp;
 using pp::test::golden;
 
@@ -214,3 +216,5 @@ TEST_SUITE("libprofile/core/profile") {
     CHECK(layer_sum_ratio(profile, 1) == 0.5);
   }
 }
+
+}  // namespace profile_json_test

@@ -7,6 +7,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
+namespace readme_test {
+
 using namespace pp;
 
 namespace {
@@ -37,3 +39,5 @@ TEST_SUITE("libprofile/core/readme") {
     CHECK(parse_cluster(example("pp.cluster")).devices.size() == 2);
   }
 }
+
+}  // namespace readme_test

@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace units_test {
+
 using namespace pp;
 using pp::test::error_text;
 
@@ -83,3 +85,5 @@ TEST_SUITE("libprofile/core/units") {
     CHECK(Bytes(3) * 4 + Bytes(1) == Bytes(13));
   }
 }
+
+}  // namespace units_test

@@ -2,6 +2,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace update_line_test {
+
 using namespace pp;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_SUITE("libprofile/core/update_line") {
           UpdateLine{Seconds(4), 0});
   }
 }
+
+}  // namespace update_line_test

@@ -2,6 +2,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace wider_devices_test {
+
 using namespace pp;
 
 namespace {
@@ -69,3 +71,5 @@ TEST_SUITE("libprofile/core/wider_devices") {
           "[usage] devices 0 and 1 stand on different nodes (, b) and make no device of more cores");
   }
 }
+
+}  // namespace wider_devices_test

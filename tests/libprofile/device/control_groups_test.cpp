@@ -13,7 +13,7 @@ namespace pp::profile {
 namespace {
 
 /// A machine's files, as Linux shows them.
-struct Machine : test::TemporaryFolder {
+struct Machine : pp::test::TemporaryFolder {
   Machine(const std::string& mounts, const std::string& groups) {
     write("proc/self/mountinfo", mounts);
     write("proc/self/cgroup", groups);

@@ -25,7 +25,7 @@ TEST_SUITE("libprofile/device/cores") {
   }
 
   TEST_CASE("hardware threads of a core that is taken stand behind free cores") {
-    const test::TemporaryFolder folder;
+    const pp::test::TemporaryFolder folder;
     const auto order = [&](const std::vector<std::string>& siblings) {
       std::vector<int> threads;
       for (const std::string& text : siblings) {

@@ -10,6 +10,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_arrivals_test {
+
 using namespace pp;
 using namespace pp::profile;
 using namespace pp::test;
@@ -134,3 +136,5 @@ TEST_SUITE("gpu/libprofile/device/arrivals") {
     CHECK(account.live() == Bytes(0));
   }
 }
+
+}  // namespace gpu_arrivals_test

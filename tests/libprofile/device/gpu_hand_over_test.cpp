@@ -7,6 +7,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_hand_over_test {
+
 using namespace pp;
 using namespace pp::profile;
 using namespace pp::test;
@@ -75,3 +77,5 @@ TEST_SUITE("gpu/libprofile/device/hand_over") {
     CHECK(is_set(computed));
   }
 }
+
+}  // namespace gpu_hand_over_test

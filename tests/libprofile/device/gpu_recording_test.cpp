@@ -10,6 +10,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_recording_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -60,3 +62,5 @@ TEST_SUITE("gpu/libprofile/device/recording") {
     });
   }
 }
+
+}  // namespace gpu_recording_test

@@ -6,6 +6,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_settings_test {
+
 using namespace pp::profile;
 
 TEST_SUITE("gpu/libprofile/device/settings") {
@@ -21,3 +23,5 @@ TEST_SUITE("gpu/libprofile/device/settings") {
     });
   }
 }
+
+}  // namespace gpu_settings_test

@@ -10,6 +10,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
+namespace device_spec_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -131,3 +133,5 @@ TEST_SUITE("libprofile/estimate/device_spec") {
           "device test has no rates for bfloat16, only for float32; use --dtype, or add the type to its file");
   }
 }
+
+}  // namespace device_spec_test

@@ -14,6 +14,8 @@
 #include "libprofile/model/families/families.h"
 #include "tests/support/doctest.h"
 
+namespace estimate_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -391,3 +393,5 @@ TEST_SUITE("libprofile/estimate") {
           "layer o is opaque and has no arithmetic to estimate; give a model of real operations");
   }
 }
+
+}  // namespace estimate_test

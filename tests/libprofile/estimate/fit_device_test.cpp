@@ -8,6 +8,8 @@
 #include "libprofile/model/families/families.h"
 #include "tests/support/doctest.h"
 
+namespace fit_device_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -218,3 +220,5 @@ TEST_SUITE("libprofile/estimate/fit_device") {
           "there are no runs to fit to; give at least two per parameter");
   }
 }
+
+}  // namespace fit_device_test

@@ -5,6 +5,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace fit_memory_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -79,3 +81,5 @@ TEST_SUITE("libprofile/estimate/fit_memory") {
     CHECK_FALSE(memory_unseen(device(), runs_of({1, 2, 3, 4}, 1, 1)));
   }
 }
+
+}  // namespace fit_memory_test

@@ -7,6 +7,8 @@
 #include "libprofile/model/families/families.h"
 #include "tests/support/doctest.h"
 
+namespace tensor_split_test {
+
 using namespace pp;
 using namespace pp::profile;
 
@@ -169,3 +171,5 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
         "300GB/s, or add tensor_link to its file");
   }
 }
+
+}  // namespace tensor_split_test

@@ -5,7 +5,7 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
-namespace pp::profile {
+namespace pp::profile::batch_test {
 namespace {
 
 using model::test::GraphBuilder;
@@ -62,4 +62,4 @@ TEST_SUITE("libprofile/measure/batch") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::batch_test

@@ -14,7 +14,7 @@
 
 #include "tests/support/gpu.h"
 
-namespace pp::profile {
+namespace pp::profile::gpu_profiler_test {
 namespace {
 
 using model::test::GraphBuilder;
@@ -177,4 +177,4 @@ TEST_SUITE("gpu/libprofile/measure/profiler") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::gpu_profiler_test

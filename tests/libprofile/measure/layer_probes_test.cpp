@@ -2,7 +2,7 @@
 
 #include "tests/support/torch_test.h"
 
-namespace pp::profile {
+namespace pp::profile::layer_probes_test {
 namespace {
 
 using Phase = LapTimer::Phase;
@@ -56,4 +56,4 @@ TEST_SUITE("libprofile/measure/layer_probes") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::layer_probes_test

@@ -6,7 +6,7 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
-namespace pp::profile {
+namespace pp::profile::model_runner_test {
 namespace {
 
 using model::test::GraphBuilder;
@@ -320,4 +320,4 @@ TEST_SUITE("libprofile/measure/model_runner") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::model_runner_test

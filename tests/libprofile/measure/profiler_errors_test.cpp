@@ -6,7 +6,7 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
-namespace pp::profile {
+namespace pp::profile::profiler_errors_test {
 namespace {
 
 using model::test::GraphBuilder;
@@ -111,4 +111,4 @@ TEST_SUITE("libprofile/measure/profiler_errors") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::profiler_errors_test

@@ -7,7 +7,7 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
-namespace pp::profile {
+namespace pp::profile::profiler_test {
 namespace {
 
 using model::test::GraphBuilder;
@@ -434,4 +434,4 @@ TEST_SUITE("libprofile/measure/profiler") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::profiler_test

@@ -14,6 +14,8 @@
 #include "tests/libprofile/model/op_run.h"
 #include "tests/support/torch_test.h"
 
+namespace against_torch_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -350,3 +352,5 @@ TEST_SUITE("libprofile/model/against_torch") {
     }
   }
 }
+
+}  // namespace against_torch_test

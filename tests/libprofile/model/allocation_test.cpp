@@ -13,6 +13,8 @@
 #include "tests/support/allocation_count.h"
 #include "tests/support/torch_test.h"
 
+namespace allocation_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -70,3 +72,5 @@ TEST_SUITE("libprofile/model/allocation") {
     }
   }
 }
+
+}  // namespace allocation_test

@@ -16,6 +16,8 @@
 #include "libprofile/model/segment.h"
 #include "tests/support/torch_test.h"
 
+namespace aten_test {
+
 using namespace pp;
 
 namespace {
@@ -282,3 +284,5 @@ TEST_SUITE("libprofile/model/aten") {
     CHECK(table.std().item<double>() == doctest::Approx(0.02).epsilon(0.05));
   }
 }
+
+}  // namespace aten_test

@@ -13,6 +13,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace convolution_product_test {
+
 using namespace pp::model;
 using ops::Convolution;
 
@@ -71,7 +73,7 @@ TEST_SUITE("libprofile/model/convolution_product") {
       CAPTURE(out);
       const pp::Attributes attributes{
           {"out_channels", out}, {"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}};
-      const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
+      const BoundLayer layer = bind_layer("conv2d", pp::model::test::complete("conv2d", attributes));
       const auto draw = [&](at::IntArrayRef sizes) { return at::empty(sizes).normal_(0, 1, generator); };
       const std::vector<at::Tensor> x{draw({2, 5, 2, 2})}, weights{draw({out, 5, 3, 3}), draw({out})};
       for (const at::Tensor& weight : weights) weight.requires_grad_();
@@ -109,3 +111,5 @@ TEST_SUITE("libprofile/model/convolution_product") {
     CHECK_FALSE(ops::forward_is_product(c, x.to(at::kDouble), weight(512).to(at::kDouble)));
   }
 }
+
+}  // namespace convolution_product_test

@@ -20,6 +20,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace convolution_test {
+
 using namespace pp::model;
 
 namespace {
@@ -81,7 +83,7 @@ TEST_SUITE("libprofile/model/convolution") {
       CAPTURE(rows);
       const pp::Attributes attributes{
           {"out_channels", std::int64_t{8}}, {"kernel_size", std::int64_t{1}}, {"stride", std::int64_t{2}}};
-      const BoundLayer layer = bind_layer("conv2d", test::complete("conv2d", attributes));
+      const BoundLayer layer = bind_layer("conv2d", pp::model::test::complete("conv2d", attributes));
       const std::vector<at::Tensor> x{draw({32, channels, rows, 32})};
       const std::vector<at::Tensor> weights{draw({8, channels, 1, 1}), at::zeros({8})};
       for (const at::Tensor& weight : weights) weight.requires_grad_();
@@ -147,7 +149,7 @@ TEST_SUITE("libprofile/model/convolution") {
     Draw draw{8};
     const pp::Attributes attributes{
         {"out_channels", std::int64_t{8}}, {"kernel_size", std::int64_t{1}}, {"stride", std::int64_t{2}}};
-    const BoundLayer layer = bind_layer("conv1d", test::complete("conv1d", attributes));
+    const BoundLayer layer = bind_layer("conv1d", pp::model::test::complete("conv1d", attributes));
     std::vector<at::Tensor> own{draw({32, 1024, 4}).transpose(1, 2), draw({8, 4, 1}), draw({8})};
     const std::vector<at::Tensor> exact = in_float64(own);
     for (at::Tensor& tensor : own) tensor.requires_grad_();
@@ -194,7 +196,8 @@ TEST_SUITE("libprofile/model/convolution") {
       const pp::Attributes attributes{{"out_channels", std::int64_t{4}}, {"kernel_size", std::int64_t{1}},
                                       {"stride", std::int64_t{2}},       {"padding", s.padding},
                                       {"output_padding", s.more},        {"groups", s.groups}};
-      const BoundLayer layer = bind_layer("conv_transpose2d", test::complete("conv_transpose2d", attributes));
+      const BoundLayer layer =
+          bind_layer("conv_transpose2d", pp::model::test::complete("conv_transpose2d", attributes));
       std::vector<at::Tensor> own{draw({32, 8, 16, 15}), draw({8, 4 / s.groups, 1, 1}), draw({4})};
       std::vector<at::Tensor> exact;
       for (at::Tensor& tensor : own) {
@@ -215,3 +218,5 @@ TEST_SUITE("libprofile/model/convolution") {
     }
   }
 }
+
+}  // namespace convolution_test

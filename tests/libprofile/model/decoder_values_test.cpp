@@ -13,6 +13,8 @@
 #include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
+namespace decoder_values_test {
+
 using namespace pp;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_SUITE("libprofile/model/decoder_values") {
     }
   }
 }
+
+}  // namespace decoder_values_test

@@ -12,6 +12,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace determinism_test {
+
 using namespace pp;
 using model::detail::Determinism;
 
@@ -101,3 +103,5 @@ TEST_SUITE("libprofile/model/determinism") {
     CHECK(is_nondeterministic(pad));
   }
 }
+
+}  // namespace determinism_test

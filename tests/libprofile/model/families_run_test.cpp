@@ -7,6 +7,8 @@
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
+namespace families_run_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -96,3 +98,5 @@ TEST_SUITE("libprofile/model/families_run") {
     }
   }
 }
+
+}  // namespace families_run_test

@@ -10,8 +10,6 @@
 
 #include "tests/support/torch_test.h"
 
-using namespace pp;
-
 namespace pp::test {
 namespace {
 

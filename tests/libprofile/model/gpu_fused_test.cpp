@@ -11,6 +11,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_fused_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -108,3 +110,5 @@ TEST_SUITE("gpu/libprofile/model/fused") {
     });
   }
 }
+
+}  // namespace gpu_fused_test

@@ -10,6 +10,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_gradient_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -89,3 +91,5 @@ TEST_SUITE("gpu/libprofile/model/gradients") {
     });
   }
 }
+
+}  // namespace gpu_gradient_test

@@ -14,6 +14,8 @@
 #include "tests/libprofile/model/op_run.h"
 #include "tests/support/torch_test.h"
 
+namespace gradient_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -136,3 +138,5 @@ TEST_SUITE("libprofile/model/gradients") {
     check_gradients([&] { return loss("text_detection", maps, text, weights); }, {maps});
   }
 }
+
+}  // namespace gradient_test

@@ -21,6 +21,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace kernels_test {
+
 using namespace pp::model;
 using pp::DType;
 using pp::Kernel;
@@ -182,7 +184,7 @@ TEST_SUITE("libprofile/model/kernels") {
     const Kernels as_product(std::vector{KernelChoice{convolution, Kernel::product, std::nullopt}});
     for (const bool biased : {false, true}) {
       CAPTURE(biased);
-      const pp::Attributes attributes = test::complete(
+      const pp::Attributes attributes = pp::model::test::complete(
           "conv2d", {{"out_channels", std::int64_t{6}}, {"kernel_size", std::int64_t{2}}, {"bias", biased}});
       const Forward forward = bind_layer("conv2d", attributes).forward;
       std::vector<at::Tensor> weights{at::randn({6, 3, 2, 2})};
@@ -199,15 +201,15 @@ TEST_SUITE("libprofile/model/kernels") {
   }
 
   TEST_CASE("wherever a model is cut, the same kernels run: the same bits, near those without a choice") {
-    for (const pp::ResolvedModel& model :
-         {test::residual_model(), test::language_model(), test::branching_model()}) {
-      test::Job job{.model = &model};
-      const auto one_stage = test::cut_at(model, {});
-      const test::Outcome usual = test::run_stages(job, one_stage);
+    for (const pp::ResolvedModel& model : {pp::model::test::residual_model(), pp::model::test::language_model(),
+                                           pp::model::test::branching_model()}) {
+      pp::model::test::Job job{.model = &model};
+      const auto one_stage = pp::model::test::cut_at(model, {});
+      const pp::model::test::Outcome usual = pp::model::test::run_stages(job, one_stage);
       KernelKeys keys;
       {
         const RecordKernels record(keys);
-        test::run_stages(job, one_stage);
+        pp::model::test::run_stages(job, one_stage);
       }
       std::vector<KernelChoice> choices = all_onednn(keys);
       REQUIRE(!choices.empty());
@@ -216,16 +218,19 @@ TEST_SUITE("libprofile/model/kernels") {
       }
       job.kernels = std::make_shared<const Kernels>(choices);
       const OneDnnCalls calls;
-      const test::Outcome chosen = test::run_stages(job, one_stage);
+      const pp::model::test::Outcome chosen = pp::model::test::run_stages(job, one_stage);
       CHECK(calls.count() > 0);
-      CHECK(test::largest_difference(usual, chosen) < 1e-4);
-      for (const auto& stages : {one_stage, test::cut_at(model, {model.layer_count() / 2}),
-                                 test::cut_at(model, {1, 2, model.layer_count() - 1})}) {
-        CHECK(test::difference(chosen, test::run_stages(job, stages)) == "");
+      CHECK(pp::model::test::largest_difference(usual, chosen) < 1e-4);
+      for (const auto& stages : {one_stage, pp::model::test::cut_at(model, {model.layer_count() / 2}),
+                                 pp::model::test::cut_at(model, {1, 2, model.layer_count() - 1})}) {
+        CHECK(pp::model::test::difference(chosen, pp::model::test::run_stages(job, stages)) == "");
         const std::vector<int> again{0, model.layer_count() / 2};
-        CHECK(test::difference(test::run_stages(job, one_stage, test::Halves::apart),
-                               test::run_stages(job, stages, test::Halves::apart, again)) == "");
+        CHECK(pp::model::test::difference(
+                  pp::model::test::run_stages(job, one_stage, pp::model::test::Halves::apart),
+                  pp::model::test::run_stages(job, stages, pp::model::test::Halves::apart, again)) == "");
       }
     }
   }
 }
+
+}  // namespace kernels_test

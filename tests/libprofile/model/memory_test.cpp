@@ -9,6 +9,8 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
+namespace memory_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -221,3 +223,5 @@ TEST_SUITE("libprofile/model/memory") {
     CHECK(allocator.live() - before == 2 * 100);
   }
 }
+
+}  // namespace memory_test

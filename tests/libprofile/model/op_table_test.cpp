@@ -9,6 +9,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace op_table_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -86,3 +88,5 @@ TEST_SUITE("libprofile/model/op_table") {
     }
   }
 }
+
+}  // namespace op_table_test

@@ -18,6 +18,8 @@
 #include "tests/libprofile/model/op_run.h"
 #include "tests/support/torch_test.h"
 
+namespace ops_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -146,3 +148,5 @@ TEST_SUITE("libprofile/model/ops") {
     at::set_num_threads(threads);
   }
 }
+
+}  // namespace ops_test

@@ -15,6 +15,8 @@
 #include "libprofile/core/error.h"
 #include "tests/support/torch_test.h"
 
+namespace optimizer_test {
+
 using namespace pp;
 using namespace pp::model;
 using at::Tensor;
@@ -313,3 +315,5 @@ TEST_SUITE("libprofile/model/optimizer") {
     make_adamw({})->step({}, {}, 0.1);
   }
 }
+
+}  // namespace optimizer_test

@@ -15,6 +15,8 @@
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
+namespace overwriting_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -105,3 +107,5 @@ TEST_SUITE("libprofile/model/overwriting") {
     CHECK(peak(true) == 2000 + 2000);  // relu beside `in`, and nothing else
   }
 }
+
+}  // namespace overwriting_test

@@ -11,6 +11,8 @@
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
+namespace parameters_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -133,3 +135,5 @@ TEST_SUITE("libprofile/model/parameters") {
     CHECK(apart->layers[0][0].equal(together->layers[0][0]));
   }
 }
+
+}  // namespace parameters_test

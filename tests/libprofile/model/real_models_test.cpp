@@ -14,6 +14,8 @@
 #include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
+namespace real_models_test {
+
 using namespace pp;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_SUITE("libprofile/model/real_models") {
     }
   }
 }
+
+}  // namespace real_models_test

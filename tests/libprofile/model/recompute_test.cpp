@@ -12,6 +12,8 @@
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
+namespace recompute_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -110,3 +112,5 @@ TEST_SUITE("libprofile/model/recompute") {
                          "segment: layer 3 is to be recomputed, but is not in the segment", Error);
   }
 }
+
+}  // namespace recompute_test

@@ -4,6 +4,8 @@
 
 #include "tests/support/torch_test.h"
 
+namespace relative_position_test {
+
 using namespace pp::model::ops;
 
 TEST_SUITE("libprofile/model/relative_position") {
@@ -49,3 +51,5 @@ TEST_SUITE("libprofile/model/relative_position") {
     }
   }
 }
+
+}  // namespace relative_position_test

@@ -15,6 +15,8 @@
 #include "tests/libprofile/model/op_run.h"
 #include "tests/support/torch_test.h"
 
+namespace rotary_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -131,3 +133,5 @@ TEST_SUITE("libprofile/model/rotary") {
     CHECK(held.size() == 4);
   }
 }
+
+}  // namespace rotary_test

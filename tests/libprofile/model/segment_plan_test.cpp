@@ -5,6 +5,8 @@
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
+namespace segment_plan_test {
+
 using namespace pp;
 using namespace pp::model::detail;
 using namespace pp::model::test;
@@ -98,3 +100,5 @@ TEST_SUITE("libprofile/model/segment_plan") {
     CHECK_THROWS_WITH_AS(plan_segment(without, {0}, true), "segment: the model has no loss", Error);
   }
 }
+
+}  // namespace segment_plan_test

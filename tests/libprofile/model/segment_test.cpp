@@ -12,6 +12,8 @@
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
+namespace segment_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -282,3 +284,5 @@ TEST_SUITE("libprofile/model/segment") {
                     OutOfMemory);
   }
 }
+
+}  // namespace segment_test

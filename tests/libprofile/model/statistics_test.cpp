@@ -11,6 +11,8 @@
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/support/torch_test.h"
 
+namespace statistics_test {
+
 using namespace pp;
 using namespace pp::model;
 using namespace pp::model::test;
@@ -144,3 +146,5 @@ TEST_SUITE("libprofile/model/statistics") {
     CHECK(buffers[1].item<float>() == 1.0f);
   }
 }
+
+}  // namespace statistics_test

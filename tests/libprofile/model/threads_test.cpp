@@ -8,6 +8,8 @@
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
+namespace threads_test {
+
 using namespace pp::model;
 using namespace pp::model::test;
 
@@ -28,3 +30,5 @@ TEST_SUITE("libprofile/model/threads") {
     CHECK(difference(outcomes[0], outcomes[2]) == "");
   }
 }
+
+}  // namespace threads_test

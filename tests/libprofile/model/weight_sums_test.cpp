@@ -9,6 +9,8 @@
 
 #include "tests/support/torch_test.h"
 
+namespace weight_sums_test {
+
 using namespace pp::model;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_SUITE("libprofile/model/weight_sums") {
     CHECK(gradient.equal(matrix(1, 2, 3, 4)));
   }
 }
+
+}  // namespace weight_sums_test

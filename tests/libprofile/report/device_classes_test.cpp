@@ -5,6 +5,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace device_classes_test {
+
 using namespace pp;
 
 namespace {
@@ -93,3 +95,5 @@ TEST_SUITE("libprofile/report/device_classes") {
           "both: look whether another program runs there, or whether it is throttled");
   }
 }
+
+}  // namespace device_classes_test

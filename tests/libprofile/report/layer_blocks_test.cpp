@@ -4,7 +4,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::profile {
+namespace pp::profile::layer_blocks_test {
 namespace {
 
 /// The blocks' names in the model's order, of layers with these names.
@@ -46,4 +46,4 @@ TEST_SUITE("libprofile/report/layer_blocks") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::layer_blocks_test

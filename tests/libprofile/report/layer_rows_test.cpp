@@ -4,7 +4,7 @@
 
 #include "tests/support/doctest.h"
 
-namespace pp::profile {
+namespace pp::profile::layer_rows_test {
 namespace {
 
 using test::make_profile;
@@ -44,4 +44,4 @@ TEST_SUITE("libprofile/report/layer_rows") {
   }
 }
 
-}  // namespace pp::profile
+}  // namespace pp::profile::layer_rows_test

@@ -13,6 +13,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/schema.h"
 
+namespace checkpoint_folder_test {
+
 using namespace pp;
 using namespace pp::run;
 namespace fs = std::filesystem;
@@ -407,3 +409,5 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     CHECK(refusal([&] { write(folder, 3); }, ErrorKind::run).find("cannot be written") != std::string::npos);
   }
 }
+
+}  // namespace checkpoint_folder_test

@@ -10,6 +10,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace model_tensors_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -78,3 +80,5 @@ TEST_SUITE("librun/checkpoint/model_tensors") {
                       "checkpoint");
   }
 }
+
+}  // namespace model_tensors_test

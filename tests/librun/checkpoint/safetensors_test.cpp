@@ -12,6 +12,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace safetensors_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -125,3 +127,5 @@ TEST_SUITE("librun/checkpoint/safetensors") {
     CHECK(std::signbit(values[5]));
   }
 }
+
+}  // namespace safetensors_test

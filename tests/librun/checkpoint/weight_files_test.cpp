@@ -9,6 +9,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace weight_files_test {
+
 using namespace pp;
 using namespace pp::run;
 namespace fs = std::filesystem;
@@ -73,3 +75,5 @@ TEST_SUITE("librun/checkpoint/weight_files") {
     CHECK(refusal(folder.path()) == (folder.path() / "two.safetensors").string() + ": no such file");
   }
 }
+
+}  // namespace weight_files_test

@@ -9,6 +9,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace weight_output_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -100,3 +102,5 @@ TEST_SUITE("librun/checkpoint/weight_output") {
     CHECK(names_in(folder.path()).empty());
   }
 }
+
+}  // namespace weight_output_test

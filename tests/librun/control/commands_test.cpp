@@ -8,6 +8,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace commands_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -163,3 +165,5 @@ TEST_SUITE("librun/control/commands") {
     CHECK(commands.cut(Commands::Cut::evaluation_too) == 15);
   }
 }
+
+}  // namespace commands_test

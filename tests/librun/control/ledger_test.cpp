@@ -8,6 +8,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace ledger_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -107,3 +109,5 @@ TEST_SUITE("librun/control/ledger") {
     worker.join();
   }
 }
+
+}  // namespace ledger_test

@@ -7,6 +7,8 @@
 #include "tests/librun/models.h"
 #include "tests/support/torch_test.h"
 
+namespace dataset_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -33,7 +35,7 @@ TEST_SUITE("librun/data/dataset") {
   TEST_CASE("integer images are divided by the largest value of their type") {
     const TestFolder folder;
     write_images(folder, "train", std::string("\x02\x00", 2));
-    const ResolvedModel model = resolve(test::mlp(1));
+    const ResolvedModel model = resolve(pp::test::mlp(1));
     const auto data = open_training(model, folder);
     CHECK(data->samples() == 2);
     CHECK_FALSE(data->in_memory());
@@ -55,14 +57,14 @@ TEST_SUITE("librun/data/dataset") {
   TEST_CASE("a scale takes the place of the type's maximum, the dtype that of the model's") {
     const TestFolder folder;
     write_images(folder, "train", std::string("\x01\x00", 2));
-    const auto data = open_training(resolve(test::mlp(1)), folder, {DType::float64, 0.5});
+    const auto data = open_training(resolve(pp::test::mlp(1)), folder, {DType::float64, 0.5});
     const at::Tensor images = data->rows(kInput, std::vector<std::int64_t>{0});
     CHECK((images.scalar_type() == at::kDouble));
     CHECK(images[0][1].item<double>() == 25.5);
   }
 
   TEST_CASE("synthetic data depend on the seed alone; training and test samples differ") {
-    const ResolvedModel model = resolve(test::residual_net());
+    const ResolvedModel model = resolve(pp::test::residual_net());
     const MemoryDataset first = make_synthetic(model, 8, 3, Subset::training, DType::float32);
     const MemoryDataset same = make_synthetic(model, 8, 3, Subset::training, DType::float32);
     const MemoryDataset test_set = make_synthetic(model, 8, 3, Subset::test, DType::float32);
@@ -100,3 +102,5 @@ TEST_SUITE("librun/data/dataset") {
     CHECK(share < 0.97);
   }
 }
+
+}  // namespace dataset_test

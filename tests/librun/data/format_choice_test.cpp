@@ -8,6 +8,8 @@
 #include "tests/librun/data_bytes.h"
 #include "tests/support/doctest.h"
 
+namespace format_choice_test {
+
 using namespace pp;
 using namespace pp::run;
 using namespace ::test;
@@ -30,8 +32,8 @@ TEST_SUITE("librun/data/format_choice") {
   TEST_CASE("a folder of two formats needs a choice; options of another format are refused") {
     Case c(classifier({1}));
     c.folder.write("train.csv", "a,y\n1,0\n");
-    c.folder.write("x.npy", test::npy_bytes("<f8", "(1, 1)", test::bytes_of<double>({7})));
-    c.folder.write("y.npy", test::npy_bytes("<i8", "(1,)", test::bytes_of<std::int64_t>({2})));
+    c.folder.write("x.npy", pp::test::npy_bytes("<f8", "(1, 1)", pp::test::bytes_of<double>({7})));
+    c.folder.write("y.npy", pp::test::npy_bytes("<i8", "(1,)", pp::test::bytes_of<std::int64_t>({2})));
     CHECK(c.refusal(ErrorKind::usage) == "DIR: has data as npy and as csv; choose with --data-format");
     c.request.format = "csv";
     CHECK(c.open().training.inputs[0].type == ElementType::float64);
@@ -104,13 +106,13 @@ TEST_SUITE("librun/data/format_choice") {
     SUBCASE("safetensors and .npy") {
       Case c(classifier({1}));
       c.folder.write("train.safetensors",
-                     test::safetensors_bytes(R"({"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})",
-                                             test::bytes_of({1.0F, 2.0F})));
+                     pp::test::safetensors_bytes(R"({"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})",
+                                                 pp::test::bytes_of({1.0F, 2.0F})));
       SampleTable table = alone(c);
       CHECK(values<float>(table, table.inputs[0]) == std::vector<float>{1, 2});
       has_no_targets(table);
       Case other(classifier({1}));
-      other.folder.write("x.npy", test::npy_bytes("<f4", "(2, 1)", test::bytes_of({3.0F, 4.0F})));
+      other.folder.write("x.npy", pp::test::npy_bytes("<f4", "(2, 1)", pp::test::bytes_of({3.0F, 4.0F})));
       table = alone(other);
       CHECK(values<float>(table, table.inputs[0]) == std::vector<float>{3, 4});
       has_no_targets(table);
@@ -163,3 +165,5 @@ TEST_SUITE("librun/data/format_choice") {
     CHECK(first(Subset::training) == 1);
   }
 }
+
+}  // namespace format_choice_test

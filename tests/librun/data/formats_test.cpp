@@ -10,6 +10,8 @@
 #include "tests/librun/data_bytes.h"
 #include "tests/support/doctest.h"
 
+namespace formats_test {
+
 using namespace pp;
 using namespace pp::run;
 using namespace ::test;
@@ -125,9 +127,9 @@ TEST_SUITE("librun/data/formats") {
     Case c(classifier({2}));
     c.request.path = c.folder.write(
         "data.safetensors",
-        test::safetensors_bytes(
+        pp::test::safetensors_bytes(
             R"({"note":{"dtype":"F8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"F32","shape":[2,2],"data_offsets":[1,17]},"y":{"dtype":"I32","shape":[2],"data_offsets":[17,25]}})",
-            "n" + test::bytes_of<float>({1.5f, 2, 3, -4}) + test::bytes_of<std::int32_t>({2, 0})));
+            "n" + pp::test::bytes_of<float>({1.5f, 2, 3, -4}) + pp::test::bytes_of<std::int32_t>({2, 0})));
     const DataFiles files = c.open();
     CHECK(values<float>(files.training, files.training.inputs[0]) == std::vector<float>{1.5f, 2, 3, -4});
     CHECK(values<std::int32_t>(files.training, files.training.targets[0]) == std::vector<std::int32_t>{2, 0});
@@ -138,7 +140,7 @@ TEST_SUITE("librun/data/formats") {
     c.request.path = c.folder.path() / "data.safetensors";
     const auto refusal = [&](const std::string& x, const std::string& y, std::size_t bytes) {
       const std::string header = "{" + x + (x.empty() || y.empty() ? "" : ",") + y + "}";
-      return c.refusal_of("data.safetensors", test::safetensors_bytes(header, std::string(bytes, '\0')));
+      return c.refusal_of("data.safetensors", pp::test::safetensors_bytes(header, std::string(bytes, '\0')));
     };
     const std::string x = R"("x":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]})",
                       y = R"("y":{"dtype":"U8","shape":[2],"data_offsets":[4,6]})";
@@ -177,14 +179,14 @@ TEST_SUITE("librun/data/formats") {
     const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
     std::string padded = header + std::string(128 - 10 - header.size() - 1, ' ') + "\n";
     REQUIRE(padded.size() == 118);
-    const std::string elements = test::bytes_of<float>({1, 2, 3, 4});
+    const std::string elements = pp::test::bytes_of<float>({1, 2, 3, 4});
     c.folder.write("x.npy", std::string("\x93NUMPY\1\0\x76\0", 10) + padded + elements);
-    c.folder.write("y.npy", test::npy_bytes("|u1", "(2,)", std::string("\2\1", 2)));
+    c.folder.write("y.npy", pp::test::npy_bytes("|u1", "(2,)", std::string("\2\1", 2)));
     DataFiles files = c.open();
     CHECK(values<float>(files.training, files.training.inputs[0]) == std::vector<float>{1, 2, 3, 4});
     CHECK(values<std::uint8_t>(files.training, files.training.targets[0]) == std::vector<std::uint8_t>{2, 1});
     c.folder.write("x.npy", std::string("\x93NUMPY\2\0\x76\0\0\0", 12) + padded + elements);
-    c.folder.write("y.npy", test::npy_bytes(">i2", "(2,)", std::string("\0\2\0\1", 4)));
+    c.folder.write("y.npy", pp::test::npy_bytes(">i2", "(2,)", std::string("\0\2\0\1", 4)));
     files = c.open();
     CHECK(values<float>(files.training, files.training.inputs[0]) == std::vector<float>{1, 2, 3, 4});
     CHECK(values<std::int16_t>(files.training, files.training.targets[0]) == std::vector<std::int16_t>{2, 1});
@@ -193,8 +195,9 @@ TEST_SUITE("librun/data/formats") {
   TEST_CASE(".npy: with train- and test- before the names, both are read") {
     Case c(classifier({1}));
     for (const std::string prefix : {"train-", "test-"}) {
-      c.folder.write(prefix + "x.npy", test::npy_bytes("<f8", "(1, 1)", test::bytes_of<double>({7})));
-      c.folder.write(prefix + "y.npy", test::npy_bytes("<i8", "(1,)", test::bytes_of<std::int64_t>({2})));
+      c.folder.write(prefix + "x.npy", pp::test::npy_bytes("<f8", "(1, 1)", pp::test::bytes_of<double>({7})));
+      c.folder.write(prefix + "y.npy",
+                     pp::test::npy_bytes("<i8", "(1,)", pp::test::bytes_of<std::int64_t>({2})));
     }
     const DataFiles files = c.open();
     REQUIRE(files.test);
@@ -204,12 +207,12 @@ TEST_SUITE("librun/data/formats") {
 
   TEST_CASE(".npy: other arrays and broken files are refused with what is wrong") {
     Case c(classifier({2}));
-    c.folder.write("y.npy", test::npy_bytes("|u1", "(2,)", "\1\1"));
+    c.folder.write("y.npy", pp::test::npy_bytes("|u1", "(2,)", "\1\1"));
     const auto refusal = [&](const std::string& bytes) {
       const std::string text = c.refusal_of("x.npy", bytes);
       return text.starts_with("DIR/x.npy: ") ? text.substr(11) : text;
     };
-    const std::string ok = test::npy_bytes("|u1", "(2, 2)", "abcd");
+    const std::string ok = pp::test::npy_bytes("|u1", "(2, 2)", "abcd");
     CHECK(refusal(ok) == "accepted");
     CHECK(refusal(ok + "e") == "5 bytes of elements, 4 expected for uint8 [2, 2]");
     CHECK(refusal(ok.substr(0, ok.size() - 1)) == "3 bytes of elements, 4 expected for uint8 [2, 2]");
@@ -217,13 +220,14 @@ TEST_SUITE("librun/data/formats") {
     CHECK(refusal(ok.substr(0, 40)) == "not a .npy file: it ends inside the header");
     CHECK(refusal("\x93NUMPX" + ok.substr(6)) == "not a .npy file: its first bytes are not \\x93NUMPY");
     CHECK(refusal("\x93NUMPY\4" + ok.substr(7)) == "not a .npy file: its version is 4, 1 to 3 are known");
-    CHECK(refusal(test::npy_bytes("<c8", "(2, 2)", "")) ==
+    CHECK(refusal(pp::test::npy_bytes("<c8", "(2, 2)", "")) ==
           "elements are \"<c8\", readable are b1, u1, i1, u2, i2, u4, i4, i8, f2, f4, f8 behind < or > (| for "
           "one "
           "byte)");
-    CHECK(refusal(test::npy_bytes("|u1", "()", "a")) == "a single number; the first dimension counts samples");
-    CHECK(refusal(test::npy_bytes("|u1", "(0, 2)", "")) == "the shape [0, 2] has no elements");
-    CHECK(refusal(test::npy_bytes("|u1", "(-1, 2)", "")) ==
+    CHECK(refusal(pp::test::npy_bytes("|u1", "()", "a")) ==
+          "a single number; the first dimension counts samples");
+    CHECK(refusal(pp::test::npy_bytes("|u1", "(0, 2)", "")) == "the shape [0, 2] has no elements");
+    CHECK(refusal(pp::test::npy_bytes("|u1", "(-1, 2)", "")) ==
           "not a .npy file: its shape has no count at `-1, 2), }           `");
     const auto header = [](const std::string& text) {
       return std::string("\x93NUMPY\1\0", 8) + static_cast<char>(text.size()) + '\0' + text;
@@ -300,3 +304,5 @@ TEST_SUITE("librun/data/formats") {
     CHECK(refusal("a,b,y\n1,2,1\n") == "no column is named \"z\"; it has a, b, y");
   }
 }
+
+}  // namespace formats_test

@@ -9,6 +9,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace idx_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -74,3 +76,5 @@ TEST_SUITE("librun/data/idx") {
     CHECK_THROWS_WITH_AS(read_idx("no/such.idx"), "no/such.idx: no such file", Error);
   }
 }
+
+}  // namespace idx_test

@@ -9,6 +9,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace labels_test {
+
 using namespace pp;
 
 namespace {
@@ -51,3 +53,5 @@ TEST_SUITE("librun/data/labels") {
     CHECK_FALSE(index_range(resolve(graph), tokens).ignored.has_value());
   }
 }
+
+}  // namespace labels_test

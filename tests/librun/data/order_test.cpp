@@ -6,6 +6,8 @@
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
 
+namespace order_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -97,3 +99,5 @@ TEST_SUITE("librun/data/order") {
     CHECK(epoch_shape(request).count == 8);
   }
 }
+
+}  // namespace order_test

@@ -8,6 +8,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace checkpoint_interval_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -99,3 +101,5 @@ TEST_SUITE("librun/drive/checkpoint_interval") {
     CHECK(cost.value()->count() == doctest::Approx(0.4));  // the middle one of 1 ms, 0.4 s and 1 s
   }
 }
+
+}  // namespace checkpoint_interval_test

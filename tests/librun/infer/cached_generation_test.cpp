@@ -21,6 +21,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace cached_generation_test {
+
 using namespace pp;
 using test::NamedTensors;
 
@@ -130,3 +132,5 @@ TEST_SUITE("librun/infer/cached_generation") {
                     6));
   }
 }
+
+}  // namespace cached_generation_test

@@ -8,6 +8,8 @@
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
 
+namespace choose_token_test {
+
 using namespace pp;
 using run::choose_token;
 
@@ -55,3 +57,5 @@ TEST_SUITE("librun/infer/choose_token") {
                       "the logit of token 1 is not a number; check the weights");
   }
 }
+
+}  // namespace choose_token_test

@@ -22,6 +22,8 @@
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
+namespace generation_test {
+
 using namespace pp;
 using test::NamedTensors;
 
@@ -326,3 +328,5 @@ TEST_SUITE("librun/infer/generation") {
     CHECK(files.refusal(make_plan({.model = twin})) == "accepted");
   }
 }
+
+}  // namespace generation_test

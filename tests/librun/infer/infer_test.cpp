@@ -22,6 +22,8 @@
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
+namespace infer_test {
+
 using namespace pp;
 using test::NamedTensors;
 
@@ -380,3 +382,5 @@ TEST_SUITE("librun/infer") {
           std::string::npos);
   }
 }
+
+}  // namespace infer_test

@@ -5,7 +5,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/schema.h"
 
-namespace pp::run {
+namespace pp::run::report_json_test {
 namespace {
 
 InferReport full_report() {
@@ -29,15 +29,15 @@ InferReport full_report() {
 TEST_SUITE("librun/infer/report_json") {
   TEST_CASE("reports of outputs and of generations are valid by the schema, a handful of spoilt ones is not") {
     InferReport report = full_report();
-    CHECK(test::schema_error("inference", to_json(report)) == "");
+    CHECK(pp::test::schema_error("inference", to_json(report)) == "");
     report.tokens = 80;
     const Json json = to_json(report);
     CHECK(json["tokens_per_s"] == 3.5);
-    CHECK(test::schema_error("inference", json) == "");
+    CHECK(pp::test::schema_error("inference", json) == "");
     const auto refused = [&](const char* pointer, const Json& value) {
       Json changed = json;
       changed[Json::json_pointer(pointer)] = value;
-      return !test::schema_error("inference", changed).empty();
+      return !pp::test::schema_error("inference", changed).empty();
     };
     CHECK(refused("/version", 2));
     CHECK(refused("/latency_s/p95", "slow"));
@@ -50,4 +50,4 @@ TEST_SUITE("librun/infer/report_json") {
 }
 
 }  // namespace
-}  // namespace pp::run
+}  // namespace pp::run::report_json_test

@@ -5,6 +5,8 @@
 #include "tests/librun/links/link_samples.h"
 #include "tests/support/doctest.h"
 
+namespace link_fit_test {
+
 using namespace pp;
 using namespace pp::run;
 using pp::run::test::sample;
@@ -125,3 +127,5 @@ TEST_SUITE("librun/links/link_fit") {
           "be as rough; measure again on an idle machine, or set the level's values by hand");
   }
 }
+
+}  // namespace link_fit_test

@@ -8,6 +8,8 @@
 #include "tests/librun/links/link_samples.h"
 #include "tests/support/doctest.h"
 
+namespace link_levels_test {
+
 using namespace pp;
 using namespace pp::run;
 using pp::run::test::sample;
@@ -168,3 +170,5 @@ TEST_SUITE("librun/links/link_levels") {
     CHECK(findings[1].starts_with("all-reduce of level process: latency and bandwidth miss "));
   }
 }
+
+}  // namespace link_levels_test

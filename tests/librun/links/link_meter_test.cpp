@@ -7,6 +7,8 @@
 #include "tests/support/skip.h"
 #include "tests/support/torch_test.h"
 
+namespace link_meter_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -63,3 +65,5 @@ TEST_SUITE("librun/links/link_meter") {
                          Error);
   }
 }
+
+}  // namespace link_meter_test

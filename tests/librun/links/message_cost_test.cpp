@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 
+namespace message_cost_test {
+
 using namespace pp;
 using namespace pp::run;
 using pp::run::test::sample;
@@ -136,3 +138,5 @@ TEST_SUITE("librun/links/message_cost") {
     CHECK(build_cluster(devices, pairs, "node").levels.at(0).duplex == Duplex::full);
   }
 }
+
+}  // namespace message_cost_test

@@ -7,6 +7,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace rank_links_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -57,3 +59,5 @@ TEST_SUITE("librun/links/rank_links") {
                          "1 rank: a link needs at least 2; start with mpirun -n 2 or more", Error);
   }
 }
+
+}  // namespace rank_links_test

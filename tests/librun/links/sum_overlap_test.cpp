@@ -7,6 +7,8 @@
 #include "tests/support/costly_peers.h"
 #include "tests/support/torch_test.h"
 
+namespace sum_overlap_test {
+
 using namespace pp;
 using pp::test::Wire;
 using namespace std::chrono_literals;
@@ -39,3 +41,5 @@ TEST_SUITE("librun/links/sum_overlap") {
     CHECK(by_ranks < by_line);
   }
 }
+
+}  // namespace sum_overlap_test

@@ -7,6 +7,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace tensor_links_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -69,3 +71,5 @@ TEST_SUITE("gpu/librun/links/tensor_links") {
     CHECK(cluster.context.at("link cuda:0 cuda:1") != "by reference");
   }
 }
+
+}  // namespace tensor_links_test

@@ -5,6 +5,8 @@
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
+namespace learning_rate_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -71,3 +73,5 @@ TEST_SUITE("librun/options/learning_rate") {
     CHECK(refusal("x 1\n") == ":1: step \"x\" is not a whole number");
   }
 }
+
+}  // namespace learning_rate_test

@@ -3,6 +3,8 @@
 #include "librun/options/optimizer.h"
 #include "tests/support/torch_test.h"
 
+namespace optimizer_settings_test {
+
 using namespace pp;
 
 TEST_SUITE("librun/options/optimizer_settings") {
@@ -23,3 +25,5 @@ TEST_SUITE("librun/options/optimizer_settings") {
     }
   }
 }
+
+}  // namespace optimizer_settings_test

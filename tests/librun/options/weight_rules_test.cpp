@@ -5,6 +5,8 @@
 #include "tests/librun/models.h"
 #include "tests/support/doctest.h"
 
+namespace weight_rules_test {
+
 using namespace pp;
 using namespace pp::run;
 using pp::test::error_text;
@@ -75,3 +77,5 @@ TEST_SUITE("librun/options/weight_rules") {
           }).starts_with("[usage] --lr-factors: no trained parameter matches \"" + frozen + ".*\""));
   }
 }
+
+}  // namespace weight_rules_test

@@ -5,6 +5,8 @@
 #include "libprofile/core/json_reader.h"
 #include "tests/support/doctest.h"
 
+namespace build_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -181,3 +183,5 @@ TEST_SUITE("librun/report/build") {
     CHECK(trace.find("F0.3") != std::string::npos);
   }
 }
+
+}  // namespace build_test

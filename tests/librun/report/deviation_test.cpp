@@ -7,6 +7,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace deviation_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -178,3 +180,5 @@ TEST_SUITE("librun/report/deviation") {
     CHECK(deviation_lines(report).empty());
   }
 }
+
+}  // namespace deviation_test

@@ -2,6 +2,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace frames_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -27,3 +29,5 @@ TEST_SUITE("librun/report/frames") {
     CHECK(report.delay == 2);
   }
 }
+
+}  // namespace frames_test

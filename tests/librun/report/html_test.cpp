@@ -12,6 +12,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace html_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -251,3 +253,5 @@ TEST_SUITE("librun/report/chart") {
     CHECK(ratio_html(0).empty());
   }
 }
+
+}  // namespace html_test

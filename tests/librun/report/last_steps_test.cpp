@@ -7,6 +7,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace last_steps_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -140,3 +142,5 @@ TEST_SUITE("librun/report/history") {
           (history.steps + history.stride - 1) / history.stride);
   }
 }
+
+}  // namespace last_steps_test

@@ -6,6 +6,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/schema.h"
 
+namespace metrics_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -78,3 +80,5 @@ TEST_SUITE("librun/report/metrics") {
     CHECK_FALSE(parse_json(metrics_line(step)).contains("gradient_norm"));
   }
 }
+
+}  // namespace metrics_test

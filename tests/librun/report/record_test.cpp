@@ -2,6 +2,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace record_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -18,3 +20,5 @@ TEST_SUITE("librun/report/record") {
     CHECK(median({}) == Seconds(0));
   }
 }
+
+}  // namespace record_test

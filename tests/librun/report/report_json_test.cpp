@@ -7,6 +7,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/schema.h"
 
+namespace report_json_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -201,3 +203,5 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(refusal([](Json& json) { json.erase("plan_hash"); }).find("plan_hash") != std::string::npos);
   }
 }
+
+}  // namespace report_json_test

@@ -2,6 +2,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace clock_table_test {
+
 using namespace pp::run;
 
 TEST_SUITE("librun/server/clock_table") {
@@ -36,3 +38,5 @@ TEST_SUITE("librun/server/clock_table") {
     CHECK(clocks.widest() == 1);
   }
 }
+
+}  // namespace clock_table_test

@@ -5,6 +5,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace interleaving_test {
+
 using namespace pp::run;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_SUITE("librun/server/interleaving") {
     CHECK(turns(order, clocks, 6, Leaves::when_drawn) == turns(fresh, later, 6, Leaves::when_drawn));
   }
 }
+
+}  // namespace interleaving_test

@@ -21,6 +21,8 @@
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
+namespace served_ranks_test {
+
 using namespace pp;
 using pp::test::Ending;
 using pp::test::run_on;
@@ -309,3 +311,5 @@ TEST_SUITE("librun/server/ranks") {
     CHECK(endings[1].said_elsewhere);
   }
 }
+
+}  // namespace served_ranks_test

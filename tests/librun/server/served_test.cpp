@@ -11,6 +11,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace served_test {
+
 using namespace pp;
 using test::LayerTensors;
 
@@ -378,3 +380,5 @@ TEST_SUITE("librun/server/served") {
         "plan with data-parallel, or use layer_norm or group_norm");
   }
 }
+
+}  // namespace served_test

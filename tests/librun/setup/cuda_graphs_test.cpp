@@ -5,6 +5,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
 
+namespace cuda_graphs_test {
+
 using namespace pp;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_SUITE("librun/setup/cuda_graphs") {
     CHECK(run::why_not_recorded(plan, model, StageId{1}) == "");
   }
 }
+
+}  // namespace cuda_graphs_test

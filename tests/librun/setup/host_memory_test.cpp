@@ -5,6 +5,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
 
+namespace host_memory_test {
+
 using namespace pp;
 
 namespace {
@@ -90,3 +92,5 @@ TEST_SUITE("librun/setup/host_memory") {
               .ends_with("; use smaller micro-batches"));
   }
 }
+
+}  // namespace host_memory_test

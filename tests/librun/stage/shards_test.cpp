@@ -11,6 +11,8 @@
 #include "tests/librun/models.h"
 #include "tests/support/torch_test.h"
 
+namespace shards_test {
+
 using namespace pp;
 using run::FlatLayout;
 
@@ -85,3 +87,5 @@ TEST_SUITE("librun/stage/shards") {
     }
   }
 }
+
+}  // namespace shards_test

@@ -8,6 +8,8 @@
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
 
+namespace stage_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -147,3 +149,5 @@ TEST_SUITE("librun/stage") {
     CHECK(first.stage.update_gradient().flat.equal(half));
   }
 }
+
+}  // namespace stage_test

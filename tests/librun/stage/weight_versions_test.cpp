@@ -6,6 +6,8 @@
 #include "tests/librun/models.h"
 #include "tests/support/torch_test.h"
 
+namespace weight_versions_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -144,3 +146,5 @@ TEST_SUITE("librun/stage/weight_versions") {
     }
   }
 }
+
+}  // namespace weight_versions_test

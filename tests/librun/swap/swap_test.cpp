@@ -13,6 +13,8 @@
 #include "librun/swap/swapper.h"
 #include "tests/support/torch_test.h"
 
+namespace swap_test {
+
 using namespace pp;
 
 TEST_SUITE("librun/swap") {
@@ -88,3 +90,5 @@ TEST_SUITE("librun/swap") {
     CHECK(part("L0 L1 F0.0 E0 L0 F1.0 B1.0 U1 E1 R0.0 B0.0 U0 E0") == "L0 L1 F0.0 E0 F1.0 E1");
   }
 }
+
+}  // namespace swap_test

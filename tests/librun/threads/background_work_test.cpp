@@ -4,6 +4,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace background_work_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -67,3 +69,5 @@ TEST_SUITE("librun/threads/background_work") {
     clocks.sleep(Seconds(0));
   }
 }
+
+}  // namespace background_work_test

@@ -11,6 +11,8 @@
 #include "librun/transport/channel.h"
 #include "tests/support/doctest.h"
 
+namespace coordinator_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -172,3 +174,5 @@ TEST_SUITE("librun/threads/coordinator") {
     CHECK(arrived == kWorkers * kRounds);
   }
 }
+
+}  // namespace coordinator_test

@@ -6,6 +6,8 @@
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
 
+namespace core_binding_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -66,3 +68,5 @@ TEST_SUITE("librun/threads/core_binding") {
         Error);
   }
 }
+
+}  // namespace core_binding_test

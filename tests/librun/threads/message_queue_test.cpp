@@ -9,6 +9,8 @@
 #include "librun/transport/channel.h"
 #include "tests/support/doctest.h"
 
+namespace message_queue_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -102,3 +104,5 @@ TEST_SUITE("librun/threads/message_queue") {
     CHECK(describe(channel, 4) == "the output of layer 3 for micro-batch 0 of evaluation 2 from worker 2");
   }
 }
+
+}  // namespace message_queue_test

@@ -7,6 +7,8 @@
 #include "librun/threads/watchdog.h"
 #include "tests/support/doctest.h"
 
+namespace read_ahead_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -109,3 +111,5 @@ TEST_SUITE("librun/threads/read_ahead") {
     CHECK(report.ends_with("worker 0: between steps, waits for the next number"));
   }
 }
+
+}  // namespace read_ahead_test

@@ -9,6 +9,8 @@
 #include "libprofile/core/error.h"
 #include "tests/support/doctest.h"
 
+namespace threads_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -49,3 +51,5 @@ TEST_SUITE("librun/threads/threads") {
     CHECK(threads.join_within(Seconds(60)) == std::nullopt);
   }
 }
+
+}  // namespace threads_test

@@ -10,6 +10,8 @@
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
+namespace all_gather_test {
+
 using namespace pp;
 using pp::test::ThreadPeers;
 using pp::test::Wires;
@@ -66,3 +68,5 @@ TEST_SUITE("librun/transport/all_gather") {
     }
   }
 }
+
+}  // namespace all_gather_test

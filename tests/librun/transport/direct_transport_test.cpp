@@ -25,6 +25,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace direct_transport_test {
+
 using namespace pp;
 using pp::test::ThreadGroups;
 using pp::test::ThreadPeers;
@@ -385,3 +387,5 @@ TEST_SUITE("gpu/librun/transport/nccl") {
     });
   }
 }
+
+}  // namespace direct_transport_test

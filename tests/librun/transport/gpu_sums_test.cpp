@@ -14,6 +14,8 @@
 
 #include "tests/support/gpu.h"
 
+namespace gpu_sums_test {
+
 using namespace pp;
 
 namespace {
@@ -63,3 +65,5 @@ TEST_SUITE("gpu/librun/transport/sums") {
     }
   }
 }
+
+}  // namespace gpu_sums_test

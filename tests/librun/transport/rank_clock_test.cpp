@@ -9,6 +9,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace rank_clock_test {
+
 using namespace pp;
 using run::RankClock;
 using Time = RankClock::Time;
@@ -115,3 +117,5 @@ TEST_SUITE("librun/transport/rank_clock") {
           "rank 1: 5.000000 s behind (to 12 us), drift 0.3 ppm (to 2.0 ppm)");
   }
 }
+
+}  // namespace rank_clock_test

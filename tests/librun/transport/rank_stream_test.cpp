@@ -9,6 +9,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace rank_stream_test {
+
 using namespace pp::run;
 using pp::test::ThreadPeers;
 using pp::test::Wires;
@@ -57,3 +59,5 @@ TEST_SUITE("librun/transport/rank_stream") {
     CHECK(looks == 3);
   }
 }
+
+}  // namespace rank_stream_test

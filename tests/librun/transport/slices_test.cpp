@@ -13,6 +13,8 @@
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
+namespace slices_test {
+
 using namespace pp;
 using pp::test::ThreadPeers;
 using pp::test::Wires;
@@ -121,3 +123,5 @@ TEST_SUITE("librun/transport/slices") {
     vectors.check();
   }
 }
+
+}  // namespace slices_test

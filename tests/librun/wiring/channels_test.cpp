@@ -5,6 +5,8 @@
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
+namespace channels_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -198,3 +200,5 @@ TEST_SUITE("librun/wiring/channels") {
     CHECK(of(overtaken, Direction::activation).front()->window == 8);
   }
 }
+
+}  // namespace channels_test

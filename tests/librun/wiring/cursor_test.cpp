@@ -6,6 +6,8 @@
 
 #include "tests/support/doctest.h"
 
+namespace cursor_test {
+
 using namespace pp;
 using namespace pp::run;
 
@@ -148,3 +150,5 @@ TEST_SUITE("librun/wiring/cursor") {
     CHECK(text(all(left)) == "B0.1@1 U0@1");
   }
 }
+
+}  // namespace cursor_test

@@ -8,7 +8,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/candidates/near_optima");
 
-namespace pp::plan {
+namespace pp::plan::near_optima_test {
 namespace {
 
 using test::Random;
@@ -102,6 +102,6 @@ TEST_CASE("where there are too many the limit moves to as many as are wanted, th
   CHECK(moved > 100);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::near_optima_test
 
 TEST_SUITE_END();

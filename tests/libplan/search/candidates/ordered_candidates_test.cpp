@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/candidates/ordered_candidates");
 
-namespace pp::plan {
+namespace pp::plan::ordered_candidates_test {
 namespace {
 
 using test::Random;
@@ -197,6 +197,6 @@ TEST_CASE("95 of 100 plans are the best of all assignments, and no assignment be
   CHECK(equal >= 95);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::ordered_candidates_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/candidates/placed_floor");
 
-namespace pp::plan {
+namespace pp::plan::placed_floor_test {
 namespace {
 
 using test::make_cluster;
@@ -170,6 +170,6 @@ TEST_CASE("a placed schedule that cannot fit is left out, one that can is not") 
 }
 
 }  // namespace
-}  // namespace pp::plan
+}  // namespace pp::plan::placed_floor_test
 
 TEST_SUITE_END();

@@ -17,7 +17,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/candidates/shapes");
 
-namespace pp::plan {
+namespace pp::plan::shapes_test {
 namespace {
 
 using test::make_cluster;
@@ -449,4 +449,4 @@ TEST_CASE("a sweep has a row for every planned schedule") {
 
 TEST_SUITE_END();
 
-}  // namespace pp::plan
+}  // namespace pp::plan::shapes_test

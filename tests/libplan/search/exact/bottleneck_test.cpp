@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/exact/bottleneck");
 
-namespace pp::plan {
+namespace pp::plan::bottleneck_test {
 namespace {
 
 using test::example_a;
@@ -296,6 +296,6 @@ TEST_CASE("layers without time, equal layers and times of 1e-9 beside 10 are no 
   CHECK(search_bottleneck(space_of(3, 3), dust).value == doctest::Approx((10 + 2e-9) / 3).epsilon(1e-15));
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::bottleneck_test
 
 TEST_SUITE_END();

@@ -9,7 +9,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/exact/device_list");
 
-namespace pp::plan {
+namespace pp::plan::device_list_test {
 namespace {
 
 using test::Random;
@@ -278,6 +278,6 @@ TEST_CASE("the device with room takes the heavy layer: only a list that gives it
   CHECK_FALSE(search_least_load(space, cost).feasible());
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::device_list_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/exact/label_search");
 
-namespace pp::plan {
+namespace pp::plan::label_search_test {
 namespace {
 
 using test::Random;
@@ -123,6 +123,6 @@ TEST_CASE("with the exact windows and boundary tensors of the whole pipeline the
   CHECK(relaxed_too_low > 50);  // else the exact search was never needed
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::label_search_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/exact/lattice_search");
 
-namespace pp::plan {
+namespace pp::plan::lattice_search_test {
 namespace {
 
 using test::for_each_staging;
@@ -268,6 +268,6 @@ TEST_CASE("the bound without an order is below the one over all of them") {
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::lattice_search_test
 
 TEST_SUITE_END();

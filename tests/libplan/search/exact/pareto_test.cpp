@@ -11,7 +11,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/exact/pareto");
 
-namespace pp::plan {
+namespace pp::plan::pareto_test {
 namespace {
 
 using test::Random;
@@ -162,6 +162,6 @@ TEST_CASE("a load that falls when the stage grows is found by scanning all start
   CHECK(search_points(space, Hidden()).objective == 5);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::pareto_test
 
 TEST_SUITE_END();

@@ -10,7 +10,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/improve/stage_moves");
 
-namespace pp::plan {
+namespace pp::plan::stage_moves_test {
 namespace {
 
 using test::for_each_staging;
@@ -175,6 +175,6 @@ TEST_CASE("random graphs: valid stages, and rarely slower than the best of all")
   CHECK(optimal >= kRounds * 8 / 10);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::stage_moves_test
 
 TEST_SUITE_END();

@@ -6,7 +6,7 @@
 
 TEST_SUITE_BEGIN("libplan/request/blocks");
 
-namespace pp::plan {
+namespace pp::plan::blocks_test {
 namespace {
 
 /// Embedding, three blocks of two layers, head.
@@ -107,6 +107,6 @@ TEST_CASE("cuts and counts that blocks leave no room for are refused with the wa
   CHECK(refusal() == "cut_at = 4: no two layers have so many parts of their names in common; give fewer");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::blocks_test
 
 TEST_SUITE_END();

@@ -5,7 +5,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/request");
 
-namespace pp::plan {
+namespace pp::plan::request_test {
 namespace {
 
 using test::make_cluster;
@@ -232,6 +232,6 @@ TEST_CASE("a smaller micro-batch or another schedule is offered before more memo
   CHECK(std::get<Infeasible>(result).remedy == "--schedule 1f1b, or --recompute auto");
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::request_test
 
 TEST_SUITE_END();

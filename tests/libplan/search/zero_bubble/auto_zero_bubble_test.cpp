@@ -13,7 +13,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/zero_bubble/auto_zero_bubble");
 
-namespace pp::plan {
+namespace pp::plan::auto_zero_bubble_test {
 namespace {
 
 using test::equal_pipeline;
@@ -313,6 +313,6 @@ TEST_CASE("stages without cost have a schedule, too") {
   CHECK(result.makespan.count() == 0);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::auto_zero_bubble_test
 
 TEST_SUITE_END();

@@ -9,7 +9,7 @@
 
 TEST_SUITE_BEGIN("libplan/search/zero_bubble/clock");
 
-namespace pp::plan {
+namespace pp::plan::clock_test {
 namespace {
 
 using test::Random;
@@ -118,6 +118,6 @@ TEST_CASE("one micro-batch at a time: the round trips add up") {
   CHECK(bounds.makespan == 18);
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::clock_test
 
 TEST_SUITE_END();

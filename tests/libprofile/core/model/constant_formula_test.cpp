@@ -9,7 +9,7 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
-namespace pp {
+namespace pp::constant_formula_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -143,4 +143,4 @@ TEST_SUITE("libprofile/core/model/constant_formula") {
 }
 
 }  // namespace
-}  // namespace pp
+}  // namespace pp::constant_formula_test

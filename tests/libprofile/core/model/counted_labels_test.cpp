@@ -9,6 +9,8 @@
 #include "tests/librun/imported_models.h"
 #include "tests/support/doctest.h"
 
+namespace counted_labels_test {
+
 using namespace pp;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_SUITE("libprofile/core/model/counted_labels") {
     CHECK_FALSE(counted_labels(sum).has_value());
   }
 }
+
+}  // namespace counted_labels_test

@@ -3,6 +3,8 @@
 #include "libprofile/core/ops/op_table.h"
 #include "tests/support/doctest.h"
 
+namespace draws_test {
+
 using namespace pp;
 
 TEST_SUITE("libprofile/core/draws") {
@@ -45,3 +47,5 @@ TEST_SUITE("libprofile/core/draws") {
     CHECK(found > 4);
   }
 }
+
+}  // namespace draws_test

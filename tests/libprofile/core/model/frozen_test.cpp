@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace frozen_test {
+
 using namespace pp;
 
 namespace {
@@ -185,3 +187,5 @@ TEST_SUITE("libprofile/core/model/frozen") {
     CHECK(backwards(within) == "biiii");
   }
 }
+
+}  // namespace frozen_test

@@ -7,6 +7,8 @@
 #include "tests/librun/imported_models.h"
 #include "tests/support/doctest.h"
 
+namespace graph_layer_test {
+
 using namespace pp;
 
 namespace {
@@ -249,3 +251,5 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
         changed([](Json& loss) { loss["inputs"] = {"y"}; }).starts_with("[data] /loss/inputs: names no layer"));
   }
 }
+
+}  // namespace graph_layer_test

@@ -7,6 +7,8 @@
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"
 
+namespace model_graph_json_test {
+
 using namespace pp;
 using pp::test::golden;
 
@@ -88,3 +90,5 @@ TEST_SUITE("libprofile/core/model/model_graph_json") {
     CHECK(refused("[\"x\"]", "\"x\"") == "[data] /layers/0/inputs: must be an array, not \"x\"");
   }
 }
+
+}  // namespace model_graph_json_test

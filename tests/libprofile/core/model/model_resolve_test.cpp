@@ -3,6 +3,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace model_resolve_test {
+
 using namespace pp;
 
 namespace {
@@ -278,3 +280,5 @@ TEST_SUITE("libprofile/core/model/model_resolve/weights_of") {
           "[data] /layers/2/weights_of: relu \"c\" has no parameters to share; remove this key");
   }
 }
+
+}  // namespace model_resolve_test

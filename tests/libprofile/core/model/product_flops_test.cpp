@@ -7,7 +7,7 @@
 
 TEST_SUITE_BEGIN("libprofile/core/model/product_flops");
 
-namespace pp {
+namespace pp::product_flops_test {
 namespace {
 
 Layer layer(const std::string& name, const std::string& op, const std::string& input,
@@ -78,6 +78,6 @@ TEST_CASE("tokens are what an embedding looks up; images and numbers have none")
   CHECK(tokens_per_sample(resolve(model::build_family("lenet5"))) == 0);
 }
 
-}  // namespace pp
+}  // namespace pp::product_flops_test
 
 TEST_SUITE_END();

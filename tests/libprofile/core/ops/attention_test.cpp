@@ -2,6 +2,8 @@
 #include "tests/libprofile/core/ops/op_results.h"
 #include "tests/support/doctest.h"
 
+namespace attention_test {
+
 using namespace pp;
 using namespace pp::test;
 
@@ -75,3 +77,5 @@ TEST_SUITE("libprofile/core/ops/attention") {
           "[data] input 0 is float32 [5], but needs int64, such as the model's tokens");
   }
 }
+
+}  // namespace attention_test

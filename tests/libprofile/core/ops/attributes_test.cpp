@@ -6,6 +6,8 @@
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
+namespace attributes_test {
+
 using namespace pp;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_SUITE("libprofile/core/ops/op_table") {
           "[internal] no attribute \"out_features\" of the type asked for");
   }
 }
+
+}  // namespace attributes_test

@@ -4,6 +4,8 @@
 #include "tests/libprofile/core/ops/op_results.h"
 #include "tests/support/doctest.h"
 
+namespace decoder_test {
+
 using namespace pp;
 using namespace pp::test;
 
@@ -102,3 +104,5 @@ TEST_SUITE("libprofile/core/ops/decoder") {
            Specs{{"weight", {10, 4}}}));
   }
 }
+
+}  // namespace decoder_test

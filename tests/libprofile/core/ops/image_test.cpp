@@ -2,6 +2,8 @@
 #include "tests/libprofile/core/ops/op_results.h"
 #include "tests/support/doctest.h"
 
+namespace image_test {
+
 using namespace pp;
 using namespace pp::test;
 
@@ -113,3 +115,5 @@ TEST_SUITE("libprofile/core/ops/image") {
     CHECK(bilinear.forward_flops == Flops(288));  // 36 * 4 multiply-adds
   }
 }
+
+}  // namespace image_test

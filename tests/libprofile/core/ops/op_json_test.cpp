@@ -7,6 +7,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 
+namespace op_json_test {
+
 using namespace pp;
 
 TEST_SUITE("libprofile/core/ops/op_json") {
@@ -29,3 +31,5 @@ TEST_SUITE("libprofile/core/ops/op_json") {
     }
   }
 }
+
+}  // namespace op_json_test

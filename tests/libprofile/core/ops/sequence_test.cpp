@@ -2,6 +2,8 @@
 #include "tests/libprofile/core/ops/op_results.h"
 #include "tests/support/doctest.h"
 
+namespace sequence_test {
+
 using namespace pp;
 using namespace pp::test;
 
@@ -79,3 +81,5 @@ TEST_SUITE("libprofile/core/ops/sequence") {
     CHECK(two.forward_flops == Flops(5 * 2 * (147 + 243)));
   }
 }
+
+}  // namespace sequence_test

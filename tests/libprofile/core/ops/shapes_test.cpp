@@ -5,6 +5,8 @@
 #include "tests/libprofile/core/ops/op_results.h"
 #include "tests/support/doctest.h"
 
+namespace shapes_test {
+
 using namespace pp;
 using namespace pp::test;
 
@@ -227,3 +229,5 @@ TEST_SUITE("libprofile/core/ops/shapes") {
     CHECK(grown.forward_flops == Flops(120 * 54 + 720));  // 120 inputs reach 3 * 9 outputs each; 720 biases
   }
 }
+
+}  // namespace shapes_test

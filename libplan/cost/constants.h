@@ -1,0 +1,13 @@
+// Numbers that several rooms compare times with.
+#pragma once
+
+#include <limits>
+
+namespace pp::plan {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Relative; between sums of the same times in another order.
+inline constexpr double kRounding = 1e-9;
+
+}  // namespace pp::plan
