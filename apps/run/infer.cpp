@@ -2,6 +2,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -55,6 +56,9 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
   Observer observer(shell, options.generation ? "tokens" : "samples");
   try {
     return run::infer(plan, options, observer, cli::interrupted);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::run,
+                plan.model.name + ": the host has no memory left to run it; end other programs");
   } catch (...) {
     model::detail::rethrow_as_error();
   }

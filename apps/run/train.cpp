@@ -4,6 +4,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -111,6 +112,10 @@ run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
     run::RunReport report = ranks.train(files.plan, settings, *files.observer, cli::interrupted);
     files.observer.reset();
     return report;
+  } catch (const std::bad_alloc&) {
+    files.observer.reset();
+    throw Error(ErrorKind::run,
+                options.files.plan + ": the host has no memory left to train it; end other programs");
   } catch (...) {
     files.observer.reset();
     model::detail::rethrow_as_error();

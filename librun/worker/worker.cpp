@@ -59,7 +59,8 @@ void Worker::run() noexcept {
     } catch (...) {
       model::detail::rethrow_as_error();
     }
-  } catch (const model::OutOfMemory& error) {
+  } catch (model::OutOfMemory& error) {
+    if (error.contexts().empty()) error.add_context("worker " + std::to_string(number(id_)));
     job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(with_remedy(job_, id_, error.what()))));
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
