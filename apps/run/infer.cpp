@@ -2,7 +2,6 @@
 #include <array>
 #include <iostream>
 #include <memory>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -56,11 +55,13 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
   Observer observer(shell, options.generation ? "tokens" : "samples");
   try {
     return run::infer(plan, options, observer, cli::interrupted);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::run,
-                plan.model.name + ": the host has no memory left to run it; end other programs");
   } catch (...) {
-    model::detail::rethrow_as_error();
+    try {
+      model::detail::rethrow_as_error();
+    } catch (model::OutOfMemory& error) {  // outside of any worker
+      if (error.contexts().empty()) error.add_context(plan.model.name);
+      throw;
+    }
   }
 }
 

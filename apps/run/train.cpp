@@ -4,7 +4,6 @@
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -105,6 +104,16 @@ struct Files {
   std::optional<cli::Output> output, trace;
 };
 
+/// In a catch block: as an error, which names the plan where memory ran out outside of any worker.
+[[noreturn]] void rethrow_of(const std::string& plan) {
+  try {
+    model::detail::rethrow_as_error();
+  } catch (model::OutOfMemory& error) {
+    if (error.contexts().empty()) error.add_context(plan);
+    throw;
+  }
+}
+
 run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
@@ -112,13 +121,9 @@ run::RunReport run_plan(const Options& options, Files& files, Ranks& ranks) {
     run::RunReport report = ranks.train(files.plan, settings, *files.observer, cli::interrupted);
     files.observer.reset();
     return report;
-  } catch (const std::bad_alloc&) {
-    files.observer.reset();
-    throw Error(ErrorKind::run,
-                options.files.plan + ": the host has no memory left to train it; end other programs");
   } catch (...) {
     files.observer.reset();
-    model::detail::rethrow_as_error();
+    rethrow_of(options.files.plan);
   }
 }
 

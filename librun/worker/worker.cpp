@@ -5,6 +5,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -59,9 +60,11 @@ void Worker::run() noexcept {
     } catch (...) {
       model::detail::rethrow_as_error();
     }
-  } catch (model::OutOfMemory& error) {
-    if (error.contexts().empty()) error.add_context("worker " + std::to_string(number(id_)));
-    job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(with_remedy(job_, id_, error.what()))));
+  } catch (const model::OutOfMemory& error) {
+    model::OutOfMemory told(with_remedy(job_, id_, error.message()));
+    if (error.contexts().empty()) told.add_context("worker " + std::to_string(number(id_)));
+    for (const std::string& place : std::views::reverse(error.contexts())) told.add_context(place);
+    job_.coordinator.stop(std::make_exception_ptr(told));
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
   }

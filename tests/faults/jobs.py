@@ -124,7 +124,8 @@ def steady(value: object) -> object:
 def content(path: pathlib.Path) -> object:
     """Equal for equal results: bytes, or for what holds times its form alone."""
     if path.is_dir():
-        return {str(file.relative_to(path)): content(file) for file in sorted(path.rglob("*")) if file.is_file()}
+        return {str(file.relative_to(path)): content(file) for file in sorted(path.rglob("*"))
+                if file.is_file() and file.suffix != ".tmp"}  # of a process killed before it could rename it
     if not path.exists():
         return None
     data = path.read_bytes()
