@@ -2,6 +2,7 @@
 // stdout.
 #pragma once
 
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,12 +39,17 @@ std::string input_name(const std::string& path);
 /// The file, or for `-` standard input, which holds one document. Throws pp::Error (data).
 std::string read_input(const std::string& path);
 
-/// Reads a document without its byte order mark; errors carry the file's name: `plan.json: /stages/3: ...`.
+/// Reads a document without its byte order mark; errors carry the file's name: `plan.json: /stages/3: ...`,
+/// also where memory runs out.
 template <class Parse>
 auto load(const std::string& path, Parse&& parse) {
-  claim_input(path);
-  const std::string text = read_input(path);
-  return with_context(input_name(path), [&] { return parse(without_byte_order_mark(text)); });
+  try {
+    claim_input(path);
+    const std::string text = read_input(path);
+    return with_context(input_name(path), [&] { return parse(without_byte_order_mark(text)); });
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::run, input_name(path) + ": out of memory; end other programs");
+  }
 }
 
 }  // namespace pp::cli

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/arguments.h"
@@ -82,6 +84,31 @@ void ignore_write_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+/// What the terminate handler says: the tool, and the first word after it.
+struct {
+  std::string_view tool, command;
+  std::terminate_handler before = nullptr;
+} last_words;
+
+/// Memory may run out where nothing can be caught: in destructors, of which those of JSON take some, and in
+/// what libraries do while they are loaded. That is said without any more of it.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (!std::current_exception()) last_words.before();
+    throw;
+  } catch (const std::bad_alloc&) {
+    for (const std::string_view part :
+         {last_words.tool, std::string_view(": error: "), last_words.command,
+          std::string_view(
+              ": out of memory; end other programs, or use smaller micro-batches or a smaller model\n")})
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, part.data(), part.size());
+    _exit(static_cast<int>(ExitCode::failed));
+  } catch (...) {
+    last_words.before();
+  }
+  std::abort();
+}
+
 std::string version_text(const Tool& tool) {
   std::string text = tool.name + " " + PP_VERSION + "\ndocuments:";
   for (const std::string_view name : schema_names())
@@ -122,11 +149,52 @@ int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std
   } catch (const Error& e) {
     return report(tool, exit_code_of(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
-    return report(tool, ExitCode::failed, "out of memory; use smaller micro-batches or a smaller model");
+    return report(
+        tool, ExitCode::failed,
+        command + ": out of memory; end other programs, or use smaller micro-batches or a smaller model");
   } catch (const std::exception& e) {
     const std::string_view text = e.what();  // the first line: LibTorch puts a backtrace behind it
     return report(tool, ExitCode::failed, "internal: " + std::string(text.substr(0, text.find('\n'))));
   }
+}
+
+int invoke(const Tool& tool, int argc, char** argv) {
+  open_standard_streams();
+  release_claims();
+  CLI::App app(tool.summary, tool.name);
+  app.set_version_flag("--version", [&tool] { return version_text(tool); });
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();
+
+  Shell shell;
+  shell.tool = tool.name;
+  for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
+  app.formatter(std::make_shared<HelpLayout>(static_cast<std::size_t>(terminal_width())));
+  tool.add_commands(Command(app), shell);
+  add_self_description(Command(app), tool, shell);
+  app.footer(default_options_of(tool, app) + "\n" + footer_of(tool.examples) + "\n\n`" + tool.name +
+             " COMMAND --help` lists a command's options; `-` as an input file is standard input.");
+  ignore_write_signals();
+  const Escaping out(std::cout, [&] { return use_color(shell); });
+  const Escaping err(std::cerr, [] { return false; });
+
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(ExitCode::usage);
+  }
+  int code = 0;
+  if (wants_version_json(arguments)) {
+    std::cout << dump_json(version_json(tool));
+  } else {
+    code = parse_and_run(tool, app, shell, std::move(arguments));
+  }
+  std::cout.flush();
+  // `| head` has read what it wanted.
+  const bool lost = !std::cout && out.error() != EPIPE;
+  if (code != 0 || !lost) return code;
+  return report(tool, ExitCode::failed,
+                out.error() != 0 ? "standard output cannot be written" : "standard output: out of memory");
 }
 
 }  // namespace
@@ -167,40 +235,14 @@ void add_common_options(const Command& command, Shell& shell, std::span<const st
 }
 
 int run_tool(const Tool& tool, int argc, char** argv) {
-  open_standard_streams();
-  release_claims();
-  CLI::App app(tool.summary, tool.name);
-  app.set_version_flag("--version", [&tool] { return version_text(tool); });
-  app.require_subcommand(1);
-  app.option_defaults()->always_capture_default();
-
-  Shell shell;
-  shell.tool = tool.name;
-  for (int i = 0; i < argc; ++i) shell.command_line.append(i > 0 ? " " : "").append(argv[i]);
-  app.formatter(std::make_shared<HelpLayout>(static_cast<std::size_t>(terminal_width())));
-  tool.add_commands(Command(app), shell);
-  add_self_description(Command(app), tool, shell);
-  app.footer(default_options_of(tool, app) + "\n" + footer_of(tool.examples) + "\n\n`" + tool.name +
-             " COMMAND --help` lists a command's options; `-` as an input file is standard input.");
-  ignore_write_signals();
-  const Escaping out(std::cout, [&] { return use_color(shell); });
-  const Escaping err(std::cerr, [] { return false; });
-
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) {
-    std::cerr << app.help();
-    return static_cast<int>(ExitCode::usage);
+  last_words.tool = tool.name;
+  last_words.command = argc > 1 ? argv[1] : "";
+  if (last_words.before == nullptr) last_words.before = std::set_terminate(end_without_memory);
+  try {
+    return invoke(tool, argc, argv);
+  } catch (const std::bad_alloc&) {
+    return report(tool, ExitCode::failed, "options: out of memory; end other programs");
   }
-  int code = 0;
-  if (wants_version_json(arguments)) {
-    std::cout << dump_json(version_json(tool));
-  } else {
-    code = parse_and_run(tool, app, shell, std::move(arguments));
-  }
-  std::cout.flush();
-  // `| head` has read what it wanted.
-  const bool lost = !std::cout && out.error() != EPIPE;
-  return code == 0 && lost ? report(tool, ExitCode::failed, "standard output cannot be written") : code;
 }
 
 void say(const std::string& tool, std::string_view text) {

@@ -56,7 +56,12 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
   try {
     return run::infer(plan, options, observer, cli::interrupted);
   } catch (...) {
-    model::detail::rethrow_as_error();
+    try {
+      model::detail::rethrow_as_error();
+    } catch (model::OutOfMemory& error) {  // outside of any worker
+      if (error.contexts().empty()) error.add_context(plan.model.name);
+      throw;
+    }
   }
 }
 

@@ -104,6 +104,16 @@ struct Files {
   std::optional<cli::Output> output, trace;
 };
 
+/// In a catch block: as an error, which names the plan where memory ran out outside of any worker.
+[[noreturn]] void rethrow_of(const std::string& plan) {
+  try {
+    model::detail::rethrow_as_error();
+  } catch (model::OutOfMemory& error) {
+    if (error.contexts().empty()) error.add_context(plan);
+    throw;
+  }
+}
+
 run::RunReport run_plan(const TrainOptions& options, Files& files, Ranks& ranks) {
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
@@ -113,7 +123,7 @@ run::RunReport run_plan(const TrainOptions& options, Files& files, Ranks& ranks)
     return report;
   } catch (...) {
     files.observer.reset();
-    model::detail::rethrow_as_error();
+    rethrow_of(options.files.plan);
   }
 }
 

@@ -187,6 +187,19 @@ void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
   });
 }
 
+namespace {
+
+/// errno, 0 where what happened in the folder is on the disk, or the file system has no way to ask for that, or
+/// the folder may be written but not read.
+int flush_error_of(const fs::path& folder) {
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.value() < 0) return errno == EACCES ? 0 : errno;
+  if (::fsync(descriptor.value()) == 0 || errno == EINVAL || errno == ENOTSUP) return 0;
+  return errno;
+}
+
+}  // namespace
+
 void AtomicFile::commit() {
   if (descriptor_ < 0) throw Error(ErrorKind::internal, path_.string() + ": committed twice");
   const bool flushed = in_place_ || ::fsync(descriptor_) == 0;
@@ -204,12 +217,13 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(ErrorKind::run, path_, "cannot be replaced", errno);
   temporary_.clear();
-  flush_folder(folder_of(path_));
+  if (const int error = flush_error_of(folder_of(path_)); error != 0)
+    fail(ErrorKind::run, path_, "may not survive a power failure, its folder cannot be flushed", error);
 }
 
 void flush_folder(const fs::path& folder) {
-  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.value() >= 0) ::fsync(descriptor.value());
+  if (const int error = flush_error_of(folder); error != 0)
+    fail(ErrorKind::run, folder, "cannot be flushed", error);
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
@@ -238,7 +252,11 @@ void LineFile::begin_writing() {
   if (!regular_) return;
   off_t end = begin_ == Begin::anew ? 0 : ::lseek(descriptor_, 0, SEEK_END);
   for (char last = 0; end > 0; --end) {
-    if (::pread(descriptor_, &last, 1, end - 1) != 1 || last == '\n') break;
+    ssize_t count = 0;
+    while ((count = ::pread(descriptor_, &last, 1, end - 1)) < 0 && errno == EINTR) {
+    }
+    if (count < 0) fail(ErrorKind::run, path_, "cannot be read", errno);
+    if (count == 0 || last == '\n') break;
   }
   if (::ftruncate(descriptor_, end) != 0 || ::lseek(descriptor_, end, SEEK_SET) != end)
     fail(ErrorKind::run, path_, "cannot be written", errno);

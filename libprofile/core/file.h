@@ -49,7 +49,7 @@ class AtomicFile {
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
 /// What was made, renamed or removed in a folder survives a power failure once this has returned, where the
-/// file system can do it.
+/// file system can do it. Throws pp::Error (run) where the disk cannot.
 void flush_folder(const std::filesystem::path& folder);
 
 /// A file that grows by whole lines, which stay when the process is killed. What the path held goes with the

@@ -1,8 +1,10 @@
 #include "libprofile/core/hash.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 #include <array>
+#include <new>
 
 #include "libprofile/core/error.h"
 
@@ -10,7 +12,10 @@ namespace pp {
 namespace {
 
 void require(bool succeeded) {
-  if (!succeeded) throw Error(ErrorKind::internal, "libcrypto makes no SHA-256");
+  if (succeeded) return;
+  const unsigned long error = ERR_peek_last_error();  // none where there is no memory to note one
+  if (error == 0 || ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) throw std::bad_alloc();
+  throw Error(ErrorKind::internal, "libcrypto makes no SHA-256");
 }
 
 }  // namespace
@@ -19,7 +24,7 @@ void ContentHash::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_fr
 
 ContentHash::Context ContentHash::make_context() {
   Context context(EVP_MD_CTX_new());
-  require(context != nullptr);
+  if (!context) throw std::bad_alloc();
   return context;
 }
 

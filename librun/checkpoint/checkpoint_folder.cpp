@@ -45,13 +45,17 @@ std::optional<Step> step_of(const fs::path& path) {
   return step;
 }
 
-/// Newest first.
+/// Newest first; none where the folder is not there. Throws pp::Error (run) where it cannot be listed: that
+/// does not mean that it has none.
 std::map<Step, fs::path, std::greater<>> checkpoints_in(const fs::path& folder) {
   std::map<Step, fs::path, std::greater<>> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (const auto step = step_of(entry.path())) found.emplace(*step, entry.path());
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    if (const auto step = step_of(entry->path())) found.emplace(*step, entry->path());
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(ErrorKind::run, folder.string() + ": cannot be listed: " + error.message());
   return found;
 }
 
@@ -130,6 +134,21 @@ CheckpointPart write_part(const fs::path& folder, const PartContent& content, in
   throw Error(ErrorKind::run, path.string() + ": cannot be written: " + error.message());
 }
 
+/// Removes what a step has left, unless it has succeeded: whatever ended it, memory that ran out too.
+class Leftovers {
+ public:
+  explicit Leftovers(std::function<void()> remove) : remove_(std::move(remove)) {}
+  ~Leftovers() {
+    if (remove_) remove_();
+  }
+  Leftovers(const Leftovers&) = delete;
+  Leftovers& operator=(const Leftovers&) = delete;
+  void keep() { remove_ = nullptr; }
+
+ private:
+  std::function<void()> remove_;
+};
+
 void copy_part(const fs::path& from, const fs::path& to) {
   const FileBytes source(from);
   AtomicFile file(to);
@@ -183,13 +202,16 @@ std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
   fs::create_directory(unfinished, error);
   if (error) fail(unfinished, error);
   std::vector<CheckpointPart> written;
+  Leftovers leftovers([&] {
+    for (const PartContent& part : parts) fs::remove(unfinished / part.file, error);
+  });
   try {
     for (const PartContent& part : parts) written.push_back(write_part(unfinished, part, owner));
     flush_folder(unfinished);
   } catch (const Error& failure) {
-    for (const PartContent& part : parts) fs::remove(unfinished / part.file, error);
     throw Error(ErrorKind::run, failure.what());
   }
+  leftovers.keep();
   return written;
 }
 
@@ -279,6 +301,7 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts
   const fs::path unfinished = place_of_parts(folder_, step);
   std::error_code error;
   std::int64_t bytes = 0;
+  Leftovers leftovers([&] { fs::remove_all(unfinished, error); });
   try {
     for (const CheckpointPart& part : manifest.parts) {
       if (parts == Parts::all || fs::exists(unfinished / part.file, error))
@@ -289,9 +312,9 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts
     flush_folder(unfinished);
     move(unfinished, whole);
   } catch (const Error& failure) {
-    fs::remove_all(unfinished, error);
     throw Error(failure.kind() == ErrorKind::usage ? ErrorKind::run : failure.kind(), failure.what());
   }
+  leftovers.keep();
   flush_folder(folder_);
   int kept = 0;
   for (const auto& [of, path] : checkpoints_in(folder_)) {

@@ -112,7 +112,7 @@ LedgerEntry unpack_entry(Unpacker& from, RunTime start) {
 
 std::string pack(CheckpointShare share) {
   Packer to = message_of(ControlKind::share);
-  to.add(share.step).add(share.last).add(share.pause).add(share.parts.size());
+  to.add(share.step).add(share.last).add(share.pause).add(share.failure).add(share.parts.size());
   for (const CheckpointPart& part : share.parts)
     to.add(part.file).add(part.bytes).add(part.hash).add(part.owner);
   to.add(share.layers.size());
@@ -128,6 +128,7 @@ CheckpointShare unpack_share(Unpacker& from) {
   from.read(share.step);
   from.read(share.last);
   from.read(share.pause);
+  from.read(share.failure);
   share.parts.resize(from.take<std::size_t>());
   for (CheckpointPart& part : share.parts) {
     from.read(part.file);

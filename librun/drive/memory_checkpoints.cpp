@@ -180,7 +180,7 @@ void MemoryCheckpoints::copy(const Job& job, Step of, CheckpointFolder& disk) {
   try {
     execute_everywhere(job, {Order::Kind::copy, of});
     disk.commit(with_context(file.string(), [&] { return parse_manifest(read_file(file)); }), of);
-  } catch (const Error&) {
+  } catch (...) {
     disk.discard(of);
     throw;
   }

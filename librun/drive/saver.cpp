@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -9,6 +10,12 @@
 #include "librun/setup/start.h"
 
 namespace pp::run {
+
+namespace {
+
+constexpr auto kNoMemory = "the host has no memory left";
+
+}  // namespace
 
 Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
     : copy_steps_(options.copy_steps),
@@ -41,23 +48,30 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
   CheckpointShare share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
   if (writes(job, snapshot.step)) {
     const bool alone = job.setup.placement.alone();
-    const TrainingState state = merged(snapshot.layers);
     std::optional<int> writer;
     if (!alone) writer = job.setup.placement.rank;
+    const auto note = [&](const std::string& why) {
+      share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + why;
+    };
     const auto attempt = [&](auto&& write) {
       try {
         write();
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::run) throw;
-        share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + error.what();
+        note(error.what());
       }
     };
-    attempt([&] {
-      share.parts = write_parts(memory_ ? memory_->path() : job.options.checkpoint, snapshot.step,
-                                {{part_file(kWeights, writer), stored(state.tensors)},
-                                 {part_file(kOptimizer, writer), stored(state.optimizer)}},
-                                job.setup.placement.rank);
-    });
+    try {
+      attempt([&] {
+        const TrainingState state = merged(snapshot.layers);
+        share.parts = write_parts(memory_ ? memory_->path() : job.options.checkpoint, snapshot.step,
+                                  {{part_file(kWeights, writer), stored(state.tensors)},
+                                   {part_file(kOptimizer, writer), stored(state.optimizer)}},
+                                  job.setup.placement.rank);
+      });
+    } catch (const std::bad_alloc&) {
+      note(kNoMemory);
+    }
     if (memory_) attempt([&] { memory_->exchange(job, snapshot.step, share.parts); });
   }
   if (snapshot.last && !job.options.save_weights.empty()) share.layers = std::move(snapshot.layers);
@@ -94,6 +108,8 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
       if (error.kind() == ErrorKind::data) throw Error(ErrorKind::run, words(error.what()));
       if (error.kind() != ErrorKind::run) throw;
       fail(words(error.what()));
+    } catch (const std::bad_alloc&) {
+      fail(words(kNoMemory));
     }
   };
   const auto no_checkpoint = [&](const std::string& why) {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -60,7 +61,10 @@ void Worker::run() noexcept {
       model::detail::rethrow_as_error();
     }
   } catch (const model::OutOfMemory& error) {
-    job_.coordinator.stop(std::make_exception_ptr(model::OutOfMemory(with_remedy(job_, id_, error.what()))));
+    model::OutOfMemory told(with_remedy(job_, id_, error.message()));
+    if (error.contexts().empty()) told.add_context("worker " + std::to_string(number(id_)));
+    for (const std::string& place : std::views::reverse(error.contexts())) told.add_context(place);
+    job_.coordinator.stop(std::make_exception_ptr(told));
   } catch (...) {
     job_.coordinator.stop(std::current_exception());
   }

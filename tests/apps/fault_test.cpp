@@ -13,6 +13,7 @@
 
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
+#include "tests/support/skip.h"
 
 namespace {
 
@@ -67,7 +68,8 @@ TEST_SUITE("apps/fault") {
     Arguments cut{"plan.json", "--epochs", "3",  "--save-weights", "cut", "--checkpoint", "ck",
                   "--every",   "4",        "-o", "r.json"};
     // A step reads 8 rows of inputs and of targets: the fault comes after the first epoch of 8 steps.
-    const Outcome outcome = folder.train(cut, {"PP_FAULT_FILE=data.safetensors", "PP_FAULT_AFTER=200"});
+    const Outcome outcome =
+        folder.train(cut, {"PP_FAULT_CALL=read", "PP_FAULT_FILE=data.safetensors", "PP_FAULT_AFTER=200"});
     CHECK(outcome.code == 1);
     CHECK(outcome.out == "");
     const auto at = outcome.err.find("pp-run: error: worker ");
@@ -86,9 +88,9 @@ TEST_SUITE("apps/fault") {
   TEST_CASE("data on a disk that does not answer: the stall is named, and the process ends all the same") {
     const Folder folder;
     const auto begin = std::chrono::steady_clock::now();
-    const Outcome outcome =
-        folder.train({"plan.json", "--epochs", "3", "--save-weights", "w", "--stall-timeout", "3s"},
-                     {"PP_FAULT_FILE=data.safetensors", "PP_FAULT_AFTER=200", "PP_FAULT_HANGS=1"});
+    const Outcome outcome = folder.train(
+        {"plan.json", "--epochs", "3", "--save-weights", "w", "--stall-timeout", "3s"},
+        {"PP_FAULT_CALL=read", "PP_FAULT_FILE=data.safetensors", "PP_FAULT_AFTER=200", "PP_FAULT_HOW=hang"});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     CHECK(outcome.code == 1);
     CHECK(outcome.err.find("pp-run: error: stalled: no operation has ended for 3 s") != std::string::npos);
@@ -121,7 +123,7 @@ TEST_SUITE("apps/fault") {
     const std::string newest = folder.names("ck").back();
     const Outcome outcome =
         folder.train({"plan.json", "--steps", "12", "--resume", "ck", "--save-weights", "resumed"},
-                     {"PP_FAULT_FILE=" + newest + "/weights.safetensors"});
+                     {"PP_FAULT_CALL=read", "PP_FAULT_FILE=" + newest + "/weights.safetensors"});
     CHECK(outcome.code == 0);
     CHECK(outcome.err.find("warning: ") != std::string::npos);
     CHECK(outcome.err.find(newest) != std::string::npos);
@@ -157,7 +159,7 @@ TEST_SUITE("apps/fault") {
         REQUIRE(k < 200);
         const pp::test::TemporaryFolder folder;
         const Outcome killed =
-            write(folder.path(), {"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=ck", "PP_FAULT_KILLS=1",
+            write(folder.path(), {"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=/ck", "PP_FAULT_HOW=kill",
                                   "PP_FAULT_CALL=" + call, "PP_FAULT_AFTER=" + std::to_string(k)});
         if (killed.code == 0) break;
         REQUIRE(killed.code == 128 + SIGKILL);
@@ -192,8 +194,8 @@ TEST_SUITE("apps/fault") {
     for (const std::string k : {"1", "6", "7"}) {
       const std::string ck = "ck" + k;
       const Arguments same{"--checkpoint", ck, "--resume", ck, "--every", "3"};
-      const Outcome killed = folder.train(with("w" + k, same), {"PP_FAULT_FILE=" + ck, "PP_FAULT_CALL=rename",
-                                                                "PP_FAULT_AFTER=" + k, "PP_FAULT_KILLS=1"});
+      const Outcome killed = folder.train(with("w" + k, same), {"PP_FAULT_FILE=/" + ck, "PP_FAULT_CALL=rename",
+                                                                "PP_FAULT_AFTER=" + k, "PP_FAULT_HOW=kill"});
       CHECK(killed.code == 128 + SIGKILL);
       CHECK(folder.train(with("w" + k, same)).code == 0);
       CHECK(pp::read_file(folder.path() / ("w" + k)) == pp::read_file(folder.path() / "whole"));
@@ -204,7 +206,7 @@ TEST_SUITE("apps/fault") {
     const Folder folder;
     const Outcome outcome = folder.train(
         {"plan.json", "--steps", "8", "--checkpoint", "ck", "--every", "2", "--stall-timeout", "300ms"},
-        {"PP_FAULT_FILE=ck", "PP_FAULT_CALL=fsync", "PP_FAULT_AFTER=3", "PP_FAULT_HANGS=1"});
+        {"PP_FAULT_FILE=/ck", "PP_FAULT_CALL=fsync", "PP_FAULT_AFTER=3", "PP_FAULT_HOW=hang"});
     CHECK(outcome.code == 1);
     CHECK(outcome.err.find("pp-run: error: stalled: ") != std::string::npos);
     CHECK(outcome.err.find("the thread that writes checkpoints and weights; look at the disk") !=
@@ -228,6 +230,64 @@ TEST_SUITE("apps/fault") {
     CHECK(folder.names("ck") == std::vector<std::string>{".lock", "step-3", "step-8"});
     CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
     CHECK(fs::exists(folder.path() / "r.json"));
+  }
+
+  TEST_CASE(
+      "a rank whose part of a checkpoint cannot be written: there is none of that step, and all is said") {
+    if (std::string_view(PP_MPIRUN).empty()) return pp::test::skip("built without MPI");
+    const Folder folder;
+    REQUIRE(folder.train({"plan.json", "--steps", "8", "--save-weights", "whole"}).code == 0);
+    // Rank 1's weights of step 3 cannot get their name.
+    const Outcome outcome = pp::test::run_checked("/usr/bin/env",
+                                                  {"OMPI_ALLOW_RUN_AS_ROOT=1",
+                                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                                   "OMPI_MCA_rmaps_base_oversubscribe=1",
+                                                   "LD_PRELOAD=" PP_FAULTY_DISK,
+                                                   "PP_FAULT_CALL=link",
+                                                   "PP_FAULT_FILE=.unfinished-step-3/weights-1",
+                                                   PP_MPIRUN,
+                                                   "-n",
+                                                   "2",
+                                                   Folder::tool().string(),
+                                                   "plan.json",
+                                                   "--data",
+                                                   "data.safetensors",
+                                                   "--no-evaluate",
+                                                   "--steps",
+                                                   "8",
+                                                   "--checkpoint",
+                                                   "ck",
+                                                   "--every",
+                                                   "3",
+                                                   "--save-weights",
+                                                   "w"},
+                                                  folder.path());
+    CHECK(outcome.code == 1);
+    CHECK(
+        outcome.err.find("checkpoint of step 3: rank 1: ck/.unfinished-step-3/weights-1.safetensors: cannot be "
+                         "written: Input/output error; make room, there is no checkpoint to go on from\n") !=
+        std::string::npos);
+    CHECK(folder.names("ck") == std::vector<std::string>{".lock", "step-6", "step-8"});
+    CHECK(pp::read_file(folder.path() / "w") == pp::read_file(folder.path() / "whole"));
+  }
+
+  TEST_CASE("a folder that cannot be flushed: what was put into it may not last, which is an error") {
+    const Folder folder;
+    const Outcome checkpoint = folder.train({"plan.json", "--steps", "3", "--checkpoint", "ck"},
+                                            {"PP_FAULT_FILE=/ck/.unfinished-step-3", "PP_FAULT_CALL=fsync",
+                                             "PP_FAULT_AFTER=4", "PP_FAULT_TIMES=1"});
+    CHECK(checkpoint.code == 1);
+    CHECK(checkpoint.err.find(
+              "checkpoint of step 3: ck/.unfinished-step-3: cannot be flushed: Input/output error") !=
+          std::string::npos);
+    CHECK(folder.names("ck") == std::vector<std::string>{".lock"});
+    // The report itself is flushed first, then its folder.
+    const Outcome report =
+        folder.train({"plan.json", "--steps", "3", "-o", "r.json"},
+                     {"PP_FAULT_FILE=" + folder.path().string(), "PP_FAULT_CALL=fsync", "PP_FAULT_AFTER=1"});
+    CHECK(report.code == 1);
+    CHECK(report.err.find("r.json: may not survive a power failure, its folder cannot be flushed: Input/output "
+                          "error\n") != std::string::npos);
   }
 
   TEST_CASE("weights, a report or a trace that cannot be written lose nothing else") {

@@ -33,12 +33,12 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename there of each of its processes (tests/support/faulty_disk.cpp).
+/// pp-run, which is killed at the k-th rename there of each of its processes (tests/faults/disk.cpp).
 Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
                              const std::string& there = "ck") {
   const Words words =
-      with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=" + there, "PP_FAULT_CALL=rename", "PP_FAULT_KILLS=1",
-            "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
+      with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=/" + there, "PP_FAULT_CALL=rename",
+            "PP_FAULT_HOW=kill", "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
            with(kJob, more));
   return pp::test::run_checked("/usr/bin/env", words, folder.path());
 }
