@@ -30,8 +30,7 @@ plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest reque
 
 void introduce(plan::Trainer trainer, const RequestOptions& given) {
   if (given.optimizer && given.optimizer->count() == 0)
-    cli::inform("--for " + std::string(name_of(trainer)) +
-                " plans with --optimizer adamw; give another if it is not");
+    cli::inform("--for " + std::string(name_of(trainer)) + " plans with --optimizer adamw, as none is given");
   if (!plan::caveat_of(trainer).empty()) cli::warn(plan::caveat_of(trainer));
 }
 

@@ -179,7 +179,8 @@ std::string launcher(const Plan& plan, const std::vector<std::string>& unsaid) {
 /// Shell lines: a first try on made-up data, then training. Its null tokenizer adds a word of its own.
 std::string launch_lines(std::int64_t vocabulary) {
   return "# 20 steps on made-up data, for times and memory\n"
-         "MEGATRON=Megatron-LM bash launch.sh --mock-data --tokenizer-type NullTokenizer --vocab-size " +
+         "MEGATRON=Megatron-LM bash launch.sh --mock-data --split 99,1,0 --tokenizer-type NullTokenizer "
+         "--vocab-size " +
          (vocabulary > 1 ? std::to_string(vocabulary - 1) : "N") +
          " --lr 3e-4 --train-iters 20 --eval-iters 0 --log-interval 1\n"
          "# training\n"

@@ -100,7 +100,7 @@ constexpr std::array kTorchTitan{
 
 }  // namespace
 
-// The factors are those of libprofile/estimate/README.md: 23.2 s for 20.0 predicted to 2.46 s for 1.89.
+// The factors: tests/bench/notes/profile.md, 1 / 0.86 to 1 / 0.77.
 std::string_view caveat_of(Trainer trainer) {
   if (trainer != Trainer::torchtitan) return {};
   return "TorchTitan divides weights and gradients among replicas, too (FSDP), which is not modelled: memory "

@@ -125,7 +125,9 @@ TEST_CASE("Megatron: a folder of arguments, sizes, a launcher and a page") {
   CHECK(has(page, "\n## Not modelled\n"));
   CHECK(has(page, "- what model.txt does not say: " + why + "\n"));
   // Sixteen words, of which the null tokenizer adds one.
-  CHECK(has(page, "--mock-data --tokenizer-type NullTokenizer --vocab-size 15 --lr 3e-4 --train-iters 20 "));
+  CHECK(has(
+      page,
+      "--mock-data --split 99,1,0 --tokenizer-type NullTokenizer --vocab-size 15 --lr 3e-4 --train-iters 20 "));
   CHECK_FALSE(has(page, "Left out of the plan"));
 }
 
