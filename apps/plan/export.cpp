@@ -47,6 +47,7 @@ std::string pipedream_text(const ExportOptions& options, const plan::Plan& plan)
 
 void say_losses(const plan::TrainerExport& out) {
   for (const std::string& what : out.lost) cli::warn("left out: " + what);
+  for (const std::string& what : out.warnings) cli::warn(what + "; fill it in before a run");
 }
 
 /// Each file whole, into a folder that is made where it is missing.

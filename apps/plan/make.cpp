@@ -18,9 +18,9 @@
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
 #include "apps/plan/tables.h"
+#include "apps/plan/trainer_options.h"
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
-#include "libplan/interop/trainer_rules.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"
@@ -120,7 +120,8 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
 
 plan::PlanRequest request_for(const PlanningCase& one, const MakeOptions& options) {
   plan::PlanRequest request = to_request(options.request);
-  if (options.trainer) request = plan::for_trainer(*options.trainer, std::move(request), one.profile.dtype);
+  if (options.trainer)
+    request = trainer_request(*options.trainer, std::move(request), options.request, one.profile);
   return plan::narrowed(one.profile, one.cluster, request, parse_strategy(options.strategy));
 }
 
@@ -206,6 +207,32 @@ void hint_at_recompute(const plan::Plan& plan, std::span<const PlanningCase> cas
   }
 }
 
+/// A mini-batch with few divisors leaves equal replicas few choices: one nearby that all devices divide, where
+/// samples are at least 5 % faster.
+void hint_at_mini_batch(const plan::Plan& plan, std::span<const PlanningCase> cases, const MakeOptions& options,
+                        Seconds& left, const cli::Shell& shell) {
+  constexpr double kWorthSaying = 1.05;
+  const PlanningCase& chosen = *std::ranges::find(cases, plan.profile_hash, &PlanningCase::hash);
+  const int devices = static_cast<int>(chosen.cluster.devices.size());
+  const auto mini_batch = divisible_mini_batch(plan.training.mini_batch, devices);
+  if (!options.trainer || !mini_batch) return;
+  plan::PlanRequest request = request_for(chosen, options);
+  request.mini_batch = *mini_batch;
+  request.micro_batches.reset();
+  request.top = 0;
+  const auto found = timed("looking at mini-batches", left, request, shell,
+                           [&] { return plan::make_plan(chosen.profile, chosen.cluster, request); });
+  const auto* other = std::get_if<plan::Plan>(&found);
+  if (other == nullptr || other->predicted.samples_per_s < kWorthSaying * plan.predicted.samples_per_s) return;
+  const std::int64_t used = std::ssize(plan.workers);
+  const std::string idle = used == devices ? ""
+                                           : ", and " + std::to_string(used * plan.tensor_degree) + " of " +
+                                                 std::to_string(devices * plan.tensor_degree) + " GPUs work";
+  cli::warn("equal replicas share " + std::to_string(plan.training.mini_batch) + " samples badly" + idle +
+            ": with --mini-batch " + std::to_string(*mini_batch) + " a step takes " +
+            to_text(other->predicted.step) + " in place of " + to_text(plan.predicted.step));
+}
+
 void make(const MakeOptions& options, cli::Shell& shell) {
   const auto peer = peer_options(options.peer, options.strategy, options.cluster, options.request.request);
   if (options.explain) refuse_mute_explain(options, shell, peer.has_value());
@@ -213,6 +240,7 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   place(cases, options.cluster);
   for (const PlanningCase& one : cases) warn_about(one.profile);
+  if (options.trainer) introduce(*options.trainer, options.request);
   plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);
   cli::Output output(options.output);
@@ -225,6 +253,7 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   const auto& [plan, others] = std::get<plan::RankedPlans>(choice);
   warn_about(plan);
   hint_at_recompute(plan, cases, options, left, shell);
+  hint_at_mini_batch(plan, cases, options, left, shell);
   output.write(dump_json(plan::to_json(plan)));
   write_alternatives(others, options.alternatives);
   if (output.is_stdout()) return;

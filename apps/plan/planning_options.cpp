@@ -149,18 +149,6 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
   return machine;
 }
 
-void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer) {
-  command
-      .add_option_function(
-          "--for",
-          [&trainer](const std::string& text) {
-            trainer = parse_enum<plan::Trainer>(text, "--for", ErrorKind::usage);
-          },
-          "search only plans that this trainer can run: " + list_names<plan::Trainer>())
-      .type_name("TRAINER")
-      .group("Search");
-}
-
 void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget) {
   constexpr double kLeast = 1e-9;
   command
@@ -210,13 +198,17 @@ void add_cuts(const cli::Command& command, std::string& cuts) {
       .group("Search");
 }
 
-void add_basic_options(const cli::Command& command, plan::PlanRequest& request) {
+void add_basic_options(const cli::Command& command, RequestOptions& options) {
+  plan::PlanRequest& request = options.request;
   add_mini_batch(command, request);
-  cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory").group("Training");
-  cli::add_enum(command, "--precision", request.precision,
-                "types of weights, gradients and state: those of the profile, float32 under autocast, or half "
-                "weights with a float32 master")
-      .group("Training");
+  options.optimizer =
+      cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory; with --for adamw")
+          .group("Training");
+  options.precision =
+      cli::add_enum(command, "--precision", request.precision,
+                    "types of weights, gradients and state: those of the profile, float32 under autocast, or "
+                    "half weights with a float32 master, as trainers have it (--for)")
+          .group("Training");
   cli::add_enum(
       command, "--shard", request.shard,
       "whether the replicas of a stage share the optimizer's state; auto: where that is no slower, or "
@@ -322,7 +314,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
 
 void add_request_options(const cli::Command& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
-  add_basic_options(command, request);
+  add_basic_options(command, options);
   const cli::Option count =
       command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");
   command

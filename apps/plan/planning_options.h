@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "apps/cli/shell.h"
-#include "libplan/interop/trainer_rules.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
@@ -51,10 +50,8 @@ struct RequestOptions {
   std::string window = "auto";
   int threads = 0;  ///< 0: one per core
   Seconds time_limit{600};
+  std::optional<cli::Option> optimizer, precision;  ///< which may have been left to their defaults
 };
-
-/// --for.
-void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer);
 
 /// --price-per-hour, --tokens, --samples.
 void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget);
@@ -71,7 +68,7 @@ void add_stages(const cli::Command& command, plan::PlanRequest& request);
 /// --cuts, as text until parsed.
 void add_cuts(const cli::Command& command, std::string& cuts);
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
-void add_basic_options(const cli::Command& command, plan::PlanRequest& request);
+void add_basic_options(const cli::Command& command, RequestOptions& options);
 /// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
 plan::Strategy parse_strategy(const std::string& name);
 /// How stages, replicas and weights may lie: what every search takes beside its schedules and micro-batches.

@@ -12,6 +12,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
+#include "apps/plan/trainer_options.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/counted.h"
@@ -19,12 +20,14 @@
 namespace pp::plan_tool {
 namespace {
 
+const std::string kUsualCounts = "1,2,4,8,16";
+
 struct SweepOptions {
   std::vector<std::string> profiles;
   ClusterOptions cluster;
   std::string devices, nodes;
   plan::TrainingBudget budget;
-  std::string micro_batches = "1,2,4,8,16";
+  std::string micro_batches;           ///< empty: kUsualCounts, with a trainer auto
   std::vector<std::string> schedules;  ///< empty: the usual ones, or all of the trainer
   std::optional<plan::Trainer> trainer;
   RequestOptions request;  ///< of all combinations
@@ -65,12 +68,19 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
+/// 0 stands for auto.
+std::vector<int> counts_of(const SweepOptions& options) {
+  const bool given = !options.micro_batches.empty();
+  if (given ? options.micro_batches == "auto" : options.trainer.has_value()) return {0};
+  return cli::parse_counts(given ? options.micro_batches : kUsualCounts, ',', "--micro-batches");
+}
+
 plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std::vector<Cluster> clusters) {
   plan::PlanRequest request = to_request(options.request);
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {
     if (!schedules.empty()) request.schedule = joined(schedules);
-    request = plan::for_trainer(*options.trainer, std::move(request), profile.dtype);
+    request = trainer_request(*options.trainer, std::move(request), options.request, profile);
     schedules.clear();
     for (const plan::ScheduleRow* row : plan::requested_schedules(request)) schedules.emplace_back(row->name);
   } else if (schedules.empty()) {
@@ -78,7 +88,7 @@ plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std
   }
   return {.clusters = std::move(clusters),
           .schedules = std::move(schedules),
-          .micro_batches = cli::parse_counts(options.micro_batches, ',', "--micro-batches"),
+          .micro_batches = counts_of(options),
           .request = request,
           .strategy = parse_strategy(options.strategy),
           .budget = options.budget,
@@ -146,7 +156,7 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const plan::SweepRow& row = rows[r];
     std::vector<std::string> cells{std::to_string(row.devices), row.schedule,
-                                   std::to_string(row.micro_batches)};
+                                   row.micro_batches > 0 ? std::to_string(row.micro_batches) : "auto"};
     std::vector<std::string> result(figures.size(), "-");
     if (const plan::SweepFigures* promised = row.figures()) {
       std::ranges::transform(figures, result.begin(), [&](const Figure& f) { return f.text(*promised); });
@@ -198,6 +208,7 @@ std::vector<plan::SweepRow> rows_of(const SweepOptions& options, std::vector<Pla
 
 void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
+  if (options.trainer) introduce(*options.trainer, options.request);
   calibrate(cases, options.reports);
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
@@ -228,8 +239,8 @@ void add_grid_options(const cli::Command& command, SweepOptions& options) {
   add_machine_options(command, options.cluster, devices, nodes);
   add_budget_options(command, options.budget);
   add_trainer_option(command, options.trainer);
-  command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch")
-      .capture_default_str()
+  command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch, or auto: the best")
+      .default_str(kUsualCounts + "; with --for auto")
       .type_name("M,M")
       .group("Training");
   command.add_option("--schedule,--schedules", options.schedules, "auto, names of `pp-plan schedules`")
@@ -266,7 +277,7 @@ void add_sweep(const cli::Command& app, cli::Shell& shell) {
   command.add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
       .type_name("FILE");
   add_grid_options(command, *options);
-  add_basic_options(command, options->request.request);
+  add_basic_options(command, options->request);
   add_calibrate_option(command, options->reports);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",

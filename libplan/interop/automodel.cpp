@@ -42,7 +42,7 @@ bool all_again(const Plan& plan, detail::Lane& lane, detail::LossList& lost) {
 }
 
 detail::TrainerNotes automodel_notes(const Plan& plan) {
-  const detail::Processes processes = detail::processes_of(plan);
+  const detail::Processes processes = detail::processes_of(plan, kAutoModelName);
   std::string launch =
       "cd DIR && automodel config.yaml --nproc-per-node " + std::to_string(processes.per_node) + "\n";
   if (processes.nodes > 1)

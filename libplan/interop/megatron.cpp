@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libplan/interop/block_row.h"
+#include "libplan/interop/megatron_model.h"
 #include "libplan/interop/trainer_export.h"
 #include "libplan/interop/trainer_readme.h"
 #include "libplan/schedule/schedule.h"
@@ -144,50 +145,63 @@ std::string rank_arguments(const Plan& plan, const detail::Lane& lane, detail::L
   return {};
 }
 
-/// Sizes that the layers say; the architecture beside them is its reader's.
-std::string model_arguments(const detail::LanguageSizes& sizes) {
-  std::string text;
-  const auto add = [&](const std::string& name, std::int64_t value) {
-    if (value > 0) text += argument(name, value);
-  };
-  add("seq-length", sizes.sequence);
-  add("max-position-embeddings", sizes.sequence);
-  add("hidden-size", sizes.width);
-  add("ffn-hidden-size", sizes.feed_forward);
-  add("num-attention-heads", sizes.heads);
-  if (sizes.key_value_heads > 0 && sizes.key_value_heads != sizes.heads)
-    text += "--group-query-attention\n" + argument("num-query-groups", sizes.key_value_heads);
-  if (!sizes.tied) text += "--untie-embeddings-and-output-weights\n";
-  return text;
+/// What the plan hides behind the last backward it asks for.
+std::string overlap_arguments(const Plan& plan) {
+  if (plan.predicted.all_reduce_overlap <= 0) return {};
+  const bool shared = plan.training.shard == Shard::optimizer;
+  return std::string("--overlap-grad-reduce\n") + (shared ? "--overlap-param-gather\n" : "");
+}
+
+/// Of a tensor group it asks for one queue of the device, which Blackwell needs no more and does not mind.
+std::string environment(const Plan& plan) {
+  return plan.tensor_degree > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
 }
 
 /// Files of arguments have one to a line; `*` and `|` are not the shell's.
-std::string launcher(const Plan& plan) {
-  const detail::Processes processes = detail::processes_of(plan);
-  return "#!/usr/bin/env bash\n"
-         "# MEGATRON=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
-         "set -euf\n"
-         "here=$(dirname \"$0\")\n"
-         "exec torchrun --nproc-per-node " +
-         std::to_string(processes.per_node) + " --nnodes " + std::to_string(processes.nodes) +
+std::string megatron_launcher(const Plan& plan, const std::vector<std::string>& unsaid) {
+  const detail::Processes processes = detail::processes_of(plan, kMegatronName);
+  std::string text =
+      "#!/usr/bin/env bash\n"
+      "# MEGATRON=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
+      "set -euf\n"
+      "here=$(dirname \"$0\")\n";
+  if (!unsaid.empty())
+    text +=
+        "echo 'warning: model.txt does not say all of the model; README.md beside it has what is missing' "
+        ">&2\n";
+  return text + environment(plan) + "exec torchrun --nproc-per-node " + std::to_string(processes.per_node) +
+         " --nnodes " + std::to_string(processes.nodes) +
          " --node-rank \"${NODE_RANK:-0}\" \\\n"
          "  --master-addr \"${MASTER_ADDR:-localhost}\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
          "  \"${MEGATRON:?the folder of Megatron-LM}/pretrain_gpt.py\" \\\n"
          "  $(cat \"$here/arguments.txt\" \"$here/model.txt\") \"$@\"\n";
 }
 
-detail::TrainerNotes megatron_notes(const Plan& plan) {
-  detail::TrainerNotes notes{.trainer = "Megatron-LM (core release 0.13 and later)",
-                             .launch =
-                                 "MEGATRON=Megatron-LM bash launch.sh --data-path DATA --tokenizer-type "
-                                 "TYPE --lr 3e-4 --train-iters 1000\n",
-                             .yours = {"data, tokenizer, learning rate, number of steps",
-                                       "architecture beside the sizes in model.txt: --normalization, --swiglu, "
-                                       "--position-embedding-type, --disable-bias-linear, dropout"},
-                             .not_modelled = {"its fused and Transformer Engine kernels",
-                                              "the padding of the vocabulary (--make-vocab-size-divisible-by)",
-                                              "overlap that it offers and these arguments do not ask for: "
-                                              "--overlap-grad-reduce, --overlap-param-gather"}};
+/// Shell lines: a first try on made-up data, then training. Its null tokenizer adds a word of its own.
+std::string launch_lines(std::int64_t vocabulary) {
+  return "# 20 steps on made-up data, for times and memory\n"
+         "MEGATRON=Megatron-LM bash launch.sh --mock-data --split 99,1,0 --tokenizer-type NullTokenizer "
+         "--vocab-size " +
+         (vocabulary > 1 ? std::to_string(vocabulary - 1) : "N") +
+         " --lr 3e-4 --train-iters 20 --eval-iters 0 --log-interval 1\n"
+         "# training\n"
+         "MEGATRON=Megatron-LM bash launch.sh --data-path DATA --tokenizer-type TYPE --lr 3e-4 --train-iters "
+         "1000\n";
+}
+
+detail::TrainerNotes megatron_notes(const Plan& plan, const detail::LanguageSizes& sizes,
+                                    const std::vector<std::string>& unsaid) {
+  detail::TrainerNotes notes{
+      .trainer = "Megatron-LM (core release 0.13 and later)",
+      .launch = launch_lines(sizes.vocabulary),
+      .yours = {"data, tokenizer, learning rate, number of steps"},
+      .not_modelled = {"its fused and Transformer Engine kernels",
+                       "the padding of the vocabulary (--make-vocab-size-divisible-by)"}};
+  for (const std::string& what : unsaid) notes.yours.push_back("what model.txt does not say: " + what);
+  if (plan.predicted.all_reduce_overlap <= 0)
+    notes.not_modelled.emplace_back(
+        "overlap that it offers and these arguments do not ask for: --overlap-grad-reduce, "
+        "--overlap-param-gather; plan with --all-reduce-overlap 1 for both");
   if (plan.tensor_degree > 1)
     notes.not_modelled.emplace_back(
         "--tp-comm-overlap; the group's communication counts as the profile has it");
@@ -208,18 +222,23 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   check_order(plan, lane, lost);
   const std::string ranks = rank_arguments(plan, lane, lost);
   const std::string optimizer = optimizer_argument(plan.training.optimizer, lost);
+  const detail::MegatronModel sizes = detail::megatron_model(model, row);
   const Training& training = plan.training;
   TrainerExport out;
   out.lost = lost.settle(kMegatronName);
-  out.files = {{"arguments.txt",
-                argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
-                    "--pipeline-model-parallel-layout " + layout + "\n" + argument("num-layers", row.size()) +
-                    argument("micro-batch-size", training.mini_batch / training.micro_batches) +
-                    argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) + ranks +
-                    recompute + precision},
-               {"model.txt", model_arguments(detail::language_sizes(model, row)) + optimizer},
-               {"launch.sh", launcher(plan)},
-               {"README.md", detail::trainer_readme(plan, lane, megatron_notes(plan), out.lost)}};
+  for (const std::string& what : sizes.unsaid) out.warnings.push_back("model.txt does not say " + what);
+  out.files = {
+      {"arguments.txt", argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
+                            "--pipeline-model-parallel-layout " + layout + "\n" +
+                            argument("num-layers", row.size()) +
+                            argument("micro-batch-size", training.mini_batch / training.micro_batches) +
+                            argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) +
+                            ranks + recompute + precision + overlap_arguments(plan)},
+      {"model.txt", sizes.arguments + optimizer},
+      {"launch.sh", megatron_launcher(plan, sizes.unsaid)},
+      {"README.md",
+       detail::trainer_readme(
+           plan, lane, megatron_notes(plan, detail::language_sizes(model, row), sizes.unsaid), out.lost)}};
   return out;
 }
 

@@ -1,12 +1,16 @@
-// Source: TorchTitan 0.2.1, the last releases that read TOML (torchtitan/config/job_config.py,
-// distributed/pipeline_parallel.py); later ones take the same names in Python. With a CSV file the order of
-// operations is the file's, and the schedule's name only says whether ranks hold their stages in turns or in a
-// V. The device mesh has tensor members innermost, then data parallelism, then pipelines.
+// Source: TorchTitan 0.2.1, which reads TOML (torchtitan/config/job_config.py, models/llama3/__init__.py,
+// distributed/pipeline_parallel.py); later ones take the same names in Python (pull request 2386). With a CSV
+// file the order of operations is the file's, and the schedule's name only says whether ranks hold their stages
+// in turns or in a V. The device mesh has tensor members innermost, then data parallelism, then pipelines.
 #include <algorithm>
+#include <array>
+#include <variant>
 
 #include "libplan/interop/block_row.h"
+#include "libplan/interop/decoder_shape.h"
 #include "libplan/interop/trainer_export.h"
 #include "libplan/interop/trainer_readme.h"
+#include "libplan/interop/trainer_rules.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -14,9 +18,51 @@ namespace pp::plan {
 namespace {
 
 const std::string kTorchTitanName = "TorchTitan";
+constexpr std::string_view kFillIn = "FILL_IN";
 
 [[noreturn]] void refuse_torchtitan(const std::string& why) {
   throw Error(ErrorKind::data, kTorchTitanName + " cannot run this plan: " + why);
+}
+
+/// A name and a flavor of its models. It has not all of them, and does not start with these words.
+struct Flavor {
+  std::string_view name = kFillIn, flavor = kFillIn;
+  bool known() const { return flavor != kFillIn; }
+};
+
+/// Source: models/llama3/__init__.py and model/args.py of 0.2.1.
+struct LlamaFlavor {
+  std::string_view flavor;
+  int layers;
+  std::int64_t width, heads, feed_forward;
+};
+constexpr std::array kLlamas{LlamaFlavor{"8B", 32, 4096, 32, 14336}, LlamaFlavor{"70B", 80, 8192, 64, 28672},
+                             LlamaFlavor{"405B", 126, 16384, 128, 53248}};
+constexpr std::int64_t kLlamaVocabulary = 128256, kLlamaGroups = 8;
+constexpr double kLlamaBase = 500000;
+
+/// The frequencies of positions may be scaled or not: they change neither sizes nor times.
+bool is_llama(const detail::DecoderShape& shape) {
+  return !shape.layer_norm && shape.norm_offset == 0 && shape.gated &&
+         shape.activation == GateActivation::silu && !shape.qkv_bias && !shape.out_bias &&
+         !shape.feed_forward_bias && !shape.head_norms && shape.rotary_dim == shape.head_width &&
+         shape.rotary_base == kLlamaBase && shape.position_rows == 0 && shape.attention_dropout == 0 &&
+         shape.hidden_dropout == 0;
+}
+
+Flavor flavor_of(const ResolvedModel& model, const detail::BlockRow& row, const detail::LanguageSizes& sizes) {
+  const auto read = detail::decoder_shape(model, row);
+  const auto* shape = std::get_if<detail::DecoderShape>(&read);
+  const bool whole = shape != nullptr && (shape->window == 0 || shape->window >= sizes.sequence);
+  if (!whole || !is_llama(*shape) || sizes.tied || sizes.vocabulary != kLlamaVocabulary ||
+      sizes.key_value_heads != kLlamaGroups)
+    return {};
+  for (const LlamaFlavor& known : kLlamas) {
+    if (row.size() == known.layers && sizes.width == known.width && sizes.heads == known.heads &&
+        sizes.feed_forward == known.feed_forward)
+      return {"llama3", known.flavor};
+  }
+  return {};
 }
 
 /// Its own names of the modules of each stage: `["tok_embeddings", "layers.0"], ["layers.1", "norm",
@@ -125,24 +171,51 @@ bool computes_whole(const Plan& plan, const detail::Lane& lane) {
          (lane.programs.size() > 1 || plan.tensor_degree > 1);
 }
 
-detail::TrainerNotes notes_of(const Plan& plan, const detail::Lane& lane, const detail::LanguageSizes& sizes,
-                              int blocks) {
-  const detail::Processes processes = detail::processes_of(plan);
+/// On every node, in the folder: the config names the schedule's file.
+std::string torchtitan_launcher(const Plan& plan) {
+  const detail::Processes processes = detail::processes_of(plan, kTorchTitanName);
+  return "#!/usr/bin/env bash\n"
+         "# TORCHTITAN=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
+         "# of TorchTitan 0.2.1: git checkout v0.2.1; later ones read no TOML\n"
+         "set -euf\n"
+         "here=$(dirname \"$0\")\n"
+         "if grep -q '\"" +
+         std::string(kFillIn) +
+         "\"' \"$here/config.toml\"; then\n"
+         "  echo 'config.toml has entries to fill in: model.name, model.flavor; README.md says of which sizes' "
+         ">&2\n"
+         "  exit 1\n"
+         "fi\n"
+         "torchtitan=$(cd \"${TORCHTITAN:?the folder of TorchTitan}\" && pwd)\n"
+         "export PYTHONPATH=\"$torchtitan${PYTHONPATH:+:$PYTHONPATH}\"\n"
+         "cd \"$here\"\n"
+         "exec torchrun --nproc-per-node " +
+         std::to_string(processes.per_node) + " --nnodes " + std::to_string(processes.nodes) +
+         " --node-rank \"${NODE_RANK:-0}\" \\\n"
+         "  --master-addr \"${MASTER_ADDR:-localhost}\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
+         "  -m torchtitan.train --job.config_file config.toml \"$@\"\n";
+}
+
+/// Which model it has to be.
+std::string sizes_text(const detail::LanguageSizes& sizes, int blocks) {
   const auto count = [](const std::string& name, std::int64_t n) {
     return n > 0 ? ", " + name + " " + std::to_string(n) : "";
   };
+  return "one of " + std::to_string(blocks) + " layers" + count("width", sizes.width) +
+         count("heads", sizes.heads) + count("key-value heads", sizes.key_value_heads) +
+         count("feed-forward width", sizes.feed_forward) + count("vocabulary", sizes.vocabulary);
+}
+
+detail::TrainerNotes torchtitan_notes(const Plan& plan, const detail::Lane& lane,
+                                      const detail::LanguageSizes& sizes, int blocks, const Flavor& flavor) {
   detail::TrainerNotes notes{
-      .trainer = "TorchTitan (0.2.1)",
-      .launch = "cd DIR && torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
-                std::to_string(processes.nodes) + " -m torchtitan.train --job.config_file config.toml\n",
-      .yours = {"model.name and model.flavor: one of " + std::to_string(blocks) + " layers" +
-                    count("width", sizes.width) + count("heads", sizes.heads) +
-                    count("key-value heads", sizes.key_value_heads) +
-                    count("feed-forward width", sizes.feed_forward) + count("vocabulary", sizes.vocabulary),
-                "hf_assets_path, dataset, learning rate, steps"},
-      .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "
-                       "planned where replicas are several",
-                       "torch.compile and its fused kernels"}};
+      .trainer = "TorchTitan 0.2.1 (git checkout v0.2.1; later ones read no TOML)",
+      .launch = "TORCHTITAN=torchtitan bash launch.sh\n",
+      .yours = {"hf_assets_path, dataset, learning rate, steps"},
+      .not_modelled = {std::string(caveat_of(Trainer::torchtitan)),
+                       "torch.compile and its fused kernels: [compile] of config.toml is off"}};
+  if (!flavor.known())
+    notes.yours.insert(notes.yours.begin(), "model.name and model.flavor: " + sizes_text(sizes, blocks));
   if (computes_whole(plan, lane)) {
     notes.not_modelled.emplace_back(
         "with one replica its FSDP, which casts to bfloat16, is off, and so is autocast: products are of "
@@ -168,7 +241,8 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
         "--placement packed");
   Toml toml;
   toml.table("job").set("dump_folder", "outputs").set("description", plan.model.name);
-  toml.table("model").line("name = \"llama3\"  # yours").line("flavor = \"8B\"  # yours");
+  const Flavor flavor = flavor_of(model, row, sizes);
+  toml.table("model").set("name", std::string(flavor.name)).set("flavor", std::string(flavor.flavor));
   toml.line("hf_assets_path = \"./assets/hf\"  # yours");
   toml.table("optimizer").set("name", optimizer_name(plan.training.optimizer, lost)).line("lr = 3e-4  # yours");
   toml.table("lr_scheduler").line("warmup_steps = 200  # yours");
@@ -180,12 +254,19 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   toml.line("steps = 1000  # yours").line("dataset = \"c4\"  # yours");
   add_parallelism(toml, plan, lane, blocks);
   toml.table("activation_checkpoint").set("mode", mode);
+  toml.table("compile")
+      .line("enable = false  # true fuses kernels: less time and memory, which the plan does not count")
+      .line("components = [\"model\", \"loss\"]");
   TrainerExport out;
   out.lost = lost.settle(kTorchTitanName);
-  out.files = {{"config.toml", toml.text()}};
+  if (!flavor.known())
+    out.warnings.emplace_back(
+        "config.toml names no model: none of TorchTitan's flavors of Llama 3 is this one");
+  out.files = {{"config.toml", toml.text()}, {"launch.sh", torchtitan_launcher(plan)}};
   if (lane.programs.size() > 1) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back(
-      {"README.md", detail::trainer_readme(plan, lane, notes_of(plan, lane, sizes, row.size()), out.lost)});
+      {"README.md",
+       detail::trainer_readme(plan, lane, torchtitan_notes(plan, lane, sizes, row.size(), flavor), out.lost)});
   return out;
 }
 

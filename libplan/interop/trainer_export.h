@@ -18,6 +18,7 @@ struct ExportedFile {
 struct TrainerExport {
   std::vector<ExportedFile> files;
   std::vector<std::string> lost;  ///< of the plan, and what that means; empty unless asked to leave it out
+  std::vector<std::string> warnings{};  ///< what has to be filled in before the files train this model
 };
 
 /// Whether what a format cannot say is left out instead of refused. What would train other weights, or not at
@@ -31,13 +32,13 @@ enum class Losses { refuse, leave_out };
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
 
 /// For Megatron-LM: `arguments.txt`, an argument a line, `--pipeline-model-parallel-layout` among them,
-/// `model.txt` with the model's sizes and the optimizer, `launch.sh`, README.md. The model is a row of equal
+/// `model.txt` with the model and the optimizer, `launch.sh`, README.md. The model is a row of equal
 /// blocks (layers `PREFIX<n>.*` for n = 0, 1, ...) between an embedding and a head, and no block is cut;
 /// embedding and head may share their weights. Throws as export_torch_pipelining().
 TrainerExport export_megatron(const Plan& plan, Losses losses);
 
-/// For TorchTitan, 0.2: `config.toml`, `schedule.csv`, README.md. Models as for Megatron-LM, whose modules have
-/// TorchTitan's own names (`tok_embeddings`, `layers.0`, `norm`, `output`). Throws as
+/// For TorchTitan, 0.2: `config.toml`, `schedule.csv`, `launch.sh`, README.md. Models as for Megatron-LM, whose
+/// modules have TorchTitan's own names (`tok_embeddings`, `layers.0`, `norm`, `output`). Throws as
 /// export_torch_pipelining().
 TrainerExport export_torchtitan(const Plan& plan, Losses losses);
 

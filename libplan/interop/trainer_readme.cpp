@@ -6,6 +6,7 @@
 #include <map>
 
 #include "libprofile/core/counted.h"
+#include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan::detail {
@@ -25,6 +26,18 @@ std::string list(const std::string& title, const std::vector<std::string>& lines
   return text;
 }
 
+/// Of the smallest device, and what of it was planned with.
+std::string memory_of(const Plan& plan) {
+  Bytes least = plan.devices.front().memory;
+  for (const Device& device : plan.devices) least = std::min(least, device.memory);
+  if (least.value <= 0) return "";
+  const auto limit = plan.context.find("memory_limit_bytes");
+  const bool given = limit != plan.context.end();
+  return " of " + pp::to_text(least) + ", planned within " +
+         (given ? pp::to_text(Bytes(std::stoll(limit->second))) + " (--memory-limit)"
+                : std::string("95 % of it; --memory-limit plans with less"));
+}
+
 std::string promise(const Plan& plan) {
   if (plan.predicted.workers.empty()) return "";
   Bytes peak;
@@ -32,7 +45,7 @@ std::string promise(const Plan& plan) {
   std::array<char, 64> samples{};
   std::snprintf(samples.data(), samples.size(), "%.4g samples/s", plan.predicted.samples_per_s);
   return "| step promised | " + pp::to_text(plan.predicted.step) + ", " + samples.data() +
-         " |\n| peak of a device | " + pp::to_text(peak) + " |\n";
+         " |\n| peak of a device | " + pp::to_text(peak) + memory_of(plan) + " |\n";
 }
 
 std::vector<int> ids_of(const Plan& plan, const std::vector<WorkerId>& workers) {
@@ -43,13 +56,21 @@ std::vector<int> ids_of(const Plan& plan, const std::vector<WorkerId>& workers) 
 
 }  // namespace
 
-Processes processes_of(const Plan& plan) {
+Processes processes_of(const Plan& plan, const std::string& trainer) {
   std::map<std::string, int> used;
   for (const Worker& worker : plan.workers)
     used[std::ranges::find(plan.devices, worker.device, &Device::id)->node] += plan.tensor_degree;
-  int most = 0;
-  for (const auto& [node, gpus] : used) most = std::max(most, gpus);
-  return {most, static_cast<int>(used.size())};
+  const Processes processes{used.begin()->second, static_cast<int>(used.size())};
+  for (const auto& [node, gpus] : used) {
+    if (gpus == processes.per_node) continue;
+    throw Error(ErrorKind::data,
+                trainer + " cannot run this plan: it uses " + std::to_string(processes.per_node) +
+                    " GPUs of node " + used.begin()->first + " and " + std::to_string(gpus) + " of node " +
+                    node +
+                    ", and torchrun starts as many processes on each; plan with --for megatron or torchtitan, "
+                    "which looks for plans on whole nodes");
+  }
+  return processes;
 }
 
 std::optional<RankOrder> rank_order(const Plan& plan, const Lane& lane) {
@@ -69,7 +90,7 @@ std::optional<RankOrder> rank_order(const Plan& plan, const Lane& lane) {
 
 std::string trainer_readme(const Plan& plan, const Lane& lane, const TrainerNotes& notes,
                            const std::vector<std::string>& lost) {
-  const Processes processes = processes_of(plan);
+  const Processes processes = processes_of(plan, notes.trainer);
   std::string text = "# " + plan.model.name + " for " + notes.trainer + "\n\n| | |\n|---|---|\n";
   text += "| GPUs | " + std::to_string(processes.nodes) + " x " + std::to_string(processes.per_node) + " |\n";
   text += "| pipeline, data, tensor degree | " + std::to_string(lane.programs.size()) + ", " +

@@ -19,11 +19,13 @@ struct TrainerNotes {
 std::string trainer_readme(const Plan& plan, const Lane& lane, const TrainerNotes& notes,
                            const std::vector<std::string>& lost);
 
-/// GPUs of a node that the plan uses, and nodes: what torchrun is told. Of one node all of them.
+/// GPUs of a node that the plan uses, and nodes: what torchrun is told.
 struct Processes {
   int per_node = 1, nodes = 1;
 };
-Processes processes_of(const Plan& plan);
+/// Throws pp::Error (data) in the name of `trainer` where nodes have several numbers of the plan's GPUs, which
+/// torchrun cannot start.
+Processes processes_of(const Plan& plan, const std::string& trainer);
 
 /// How ranks go through the plan's devices, in ascending order.
 enum class RankOrder {

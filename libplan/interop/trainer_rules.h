@@ -7,6 +7,7 @@
 
 #include "libplan/request/plan_request.h"
 #include "libprofile/core/enum_names.h"
+#include "libprofile/core/profile.h"
 
 namespace pp::plan {
 
@@ -24,6 +25,9 @@ struct EnumNames<plan::Trainer> {
 
 namespace pp::plan {
 
+/// What no plan for this trainer knows, where that matters for choosing one; empty: nothing.
+std::string_view caveat_of(Trainer trainer);
+
 /// One limit: as if `option` had been given, and why.
 struct TrainerRule {
   std::string_view option;
@@ -35,6 +39,10 @@ struct TrainerRule {
 
 /// The table, in the order in which the limits are applied. Sources: megatron.cpp, torchtitan.cpp.
 std::span<const TrainerRule> rules_of(Trainer trainer);
+
+/// Throws pp::Error for a profile whose plans the trainer could not run, whatever is asked for: data for a
+/// model that is no row of equal blocks, usage for passes under autocast.
+void check_model(Trainer trainer, const Profile& profile);
 
 /// The request within what the trainer can run of a profile of this type, and named after it
 /// (PlanRequest::trainer). Throws pp::Error (usage) where it asks for something else: the option, what the

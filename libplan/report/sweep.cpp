@@ -36,15 +36,17 @@ SweepFigures figures_of(const Plan& plan, const TrainingBudget& budget) {
           .bubble_fraction = plan.predicted.bubble_fraction,
           .peak = peak,
           .gap = plan.certificate.gap,
-          .throughput = throughput_of(plan, budget)};
+          .throughput = throughput_of(plan, budget),
+          .micro_batches = plan.training.micro_batches};
 }
 
 std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell,
                                                  const SweepSpec& spec) {
   PlanRequest request = spec.request;
   request.schedule = cell.schedule;
-  request.micro_batches = cell.micro_batches;
+  request.micro_batches.reset();
   request.micro_batch_size.reset();
+  if (cell.micro_batches > 0) request.micro_batches = cell.micro_batches;
   try {
     const auto result =
         make_plan(profile, *cell.cluster, narrowed(profile, *cell.cluster, request, spec.strategy));
@@ -82,6 +84,7 @@ std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
                profile.tensor_degree,
                profile.device.kind == DeviceKind::cpu ? profile.device.cores_per_device : 0,
                profile.mode == ProfileMode::estimated};
+    if (const SweepFigures* promised = rows[i].figures()) rows[i].micro_batches = promised->micro_batches;
   });
   return rows;
 }

@@ -17,8 +17,8 @@ namespace pp::plan {
 struct SweepSpec {
   std::vector<Cluster> clusters;
   std::vector<std::string> schedules;  ///< `auto`, or names of schedule_table()
-  std::vector<int> micro_batches;
-  PlanRequest request;  ///< of all combinations; its schedule and micro-batches are replaced
+  std::vector<int> micro_batches;      ///< 0: the best of all
+  PlanRequest request;                 ///< of all combinations; its schedule and micro-batches are replaced
   Strategy strategy = Strategy::automatic;  ///< narrows each combination's request
   TrainingBudget budget = {};
   int threads = 1;  ///< that plan at the same time; the rows do not depend on it
@@ -34,6 +34,7 @@ struct SweepFigures {
   Bytes peak;      ///< largest over the workers
   double gap = 0;  ///< to the certificate's lower bound
   Throughput throughput = {};
+  int micro_batches = 1;
   bool operator==(const SweepFigures&) const = default;
 };
 
@@ -48,7 +49,7 @@ struct SweepFailure {
 struct SweepRow {
   int devices = 0;  ///< of tensor groups their GPUs
   std::string schedule;
-  int micro_batches = 1;
+  int micro_batches = 1;  ///< 0: the best of all were asked for, and there is no plan
   std::variant<SweepFigures, SweepFailure> result;
   int tensor_degree = 1;     ///< of the profile
   int cores_per_device = 0;  ///< of the profile; 0: GPUs

@@ -39,7 +39,8 @@ Json reason_of(const SweepRow& row) {
 constexpr std::array kColumns{
     Column{"devices", [](const SweepRow& row) { return Json(row.devices); }},
     Column{"schedule", [](const SweepRow& row) { return Json(row.schedule); }},
-    Column{"micro_batches", [](const SweepRow& row) { return Json(row.micro_batches); }},
+    Column{"micro_batches",
+           [](const SweepRow& row) { return row.micro_batches > 0 ? Json(row.micro_batches) : Json(); }},
     Column{"status", [](const SweepRow& row) { return Json(status_of(row)); }},
     Column{"stages", of_figures<[](const SweepFigures& f) { return f.stages; }>},
     Column{"replicas", of_figures<[](const SweepFigures& f) { return f.replicas; }>},

@@ -1,7 +1,9 @@
 #include "libplan/request/machine.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "libprofile/core/index.h"
@@ -29,6 +31,18 @@ Cluster first_devices(const Cluster& cluster, int devices) {
   std::vector<int> positions(at(devices));
   std::iota(positions.begin(), positions.end(), 0);
   return some_devices(cluster, positions);
+}
+
+bool has_equal_nodes(const Cluster& cluster) {
+  std::map<std::string_view, int> devices;
+  for (const Device& device : cluster.devices) ++devices[device.node];
+  return std::ranges::all_of(devices, [&](const auto& node) { return node.second == devices.begin()->second; });
+}
+
+Cluster with_equal_nodes(const Cluster& cluster) {
+  int devices = static_cast<int>(cluster.devices.size());
+  while (devices > 1 && !has_equal_nodes(first_devices(cluster, devices))) --devices;
+  return first_devices(cluster, devices);
 }
 
 Cluster some_devices(const Cluster& cluster, std::span<const int> positions) {

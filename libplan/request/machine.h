@@ -11,6 +11,11 @@ namespace pp::plan {
 /// measured among all devices of its level.
 Cluster first_devices(const Cluster& cluster, int devices);
 
+/// Whether each node has equally many devices.
+bool has_equal_nodes(const Cluster& cluster);
+/// The most first devices of the list of which that is so.
+Cluster with_equal_nodes(const Cluster& cluster);
+
 /// The devices at these ascending positions, numbered anew, and the levels that join them. Positions leave
 /// out whole groups of the innermost level, or devices of the last one: groups are of equal numbers.
 Cluster some_devices(const Cluster& cluster, std::span<const int> positions);

@@ -91,8 +91,12 @@ struct PlanRequest {
   int max_replicas = 0;
   /// Replicas per stage, first stage first; empty: free.
   std::vector<int> replicas;
-  /// Only numbers of replicas that divide the micro-batches, of schedules with equal replicas.
+  /// Only numbers of replicas that divide the micro-batches, of schedules with equal replicas; and
+  /// micro-batches of one size.
   bool even_replicas = false;
+  /// Only plans that use equally many devices of each node that they use, which is how a launcher starts
+  /// processes. Of schedules that place their stages, or with equal replicas.
+  bool even_nodes = false;
   /// The trainer for which the request was narrowed, which the plan says in its context; empty: none.
   std::string trainer;
 

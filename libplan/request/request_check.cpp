@@ -43,6 +43,17 @@ void check_batch(const PlanRequest& request) {
   }
 }
 
+/// Of trainers whose micro-batches are all of one size.
+void check_even(const PlanRequest& request) {
+  const int samples = request.mini_batch, count = request.micro_batches.value_or(1);
+  const int size = request.micro_batch_size.value_or(1);
+  if (!request.even_replicas || (samples % count == 0 && samples % size == 0)) return;
+  refuse(
+      (count > 1 ? "micro_batches = " + std::to_string(count) : "micro_batch_size = " + std::to_string(size)) +
+      ": " + std::to_string(samples) + " samples make no micro-batches of one size, which --for " +
+      request.trainer + " needs; give a divisor of the mini-batch, or leave it out");
+}
+
 /// `name = 9 exceeds the number of layers, 6`
 void require_at_most(int value, int most, const std::string& name, const std::string& of) {
   if (value > most)
@@ -332,6 +343,7 @@ void check_request(const Profile& profile, const Cluster& cluster, const PlanGra
   check_stages(cluster, graph, request);
   check_cuts(graph, request);
   check_replicas(cluster, request);
+  check_even(request);
 }
 
 }  // namespace pp::plan

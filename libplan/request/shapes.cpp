@@ -27,15 +27,26 @@ std::string joined(const std::vector<int>& numbers, std::string_view separator) 
   return text;
 }
 
-/// Every number of replicas, `even` only those that divide the micro-batches, with as many devices as whole
-/// stages of it need. Where updates aggregate, no more stages than the micro-batches of a replica.
-std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, bool aggregated, bool even) {
+/// Whether so many stages of q replicas are all devices, and may be asked for.
+bool may_use_all(const SearchSpace& space, int q, int stages) {
+  if (stages * q != space.devices || stages > space.layers) return false;
+  if (space.exact_stages > 0) return stages == space.exact_stages;
+  return space.max_stages == 0 || stages <= space.max_stages;
+}
+
+/// Every number of replicas, with even_replicas only those that divide the micro-batches, with as many devices
+/// as whole stages of it need; with even_nodes only those that use all devices. Where updates aggregate, no
+/// more stages than the micro-batches of a replica.
+std::vector<SearchPart> equal_parts(const SearchPart& whole, int micro_batches, bool aggregated,
+                                    const PlanRequest& request) {
   std::vector<SearchPart> parts;
   for (int q = whole.space.min_replicas; q <= whole.space.replica_limit(); ++q) {
-    if ((aggregated || even) && micro_batches % q != 0) continue;
+    if ((aggregated || request.even_replicas) && micro_batches % q != 0) continue;
     int stages = whole.space.devices / q;
     if (aggregated) stages = std::min(stages, micro_batches / q);
+    if (request.even_nodes && !may_use_all(whole.space, q, stages)) continue;
     SearchPart& part = parts.emplace_back(whole);
+    if (request.even_nodes) part.space.exact_stages = stages;
     part.space.min_replicas = part.space.max_replicas = q;
     part.space.devices = q * stages;
   }
@@ -119,7 +130,7 @@ std::vector<SearchPart> search_parts(const ScheduleRow& schedule, const PlanRequ
       if (large) return large_parts(whole, schedule.synchronous ? micro_batches : 0, cluster);
       break;
     case Shape::placed: break;
-    case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy), request.even_replicas);
+    case Shape::equal: return equal_parts(whole, micro_batches, aggregates(policy), request);
     case Shape::straight:
       whole.space.max_replicas = 1;
       if (needs_straight(policy)) return straight_parts(whole, limited);

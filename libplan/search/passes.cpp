@@ -49,7 +49,11 @@ class Passes {
       if (devices != all && !is_worth_searching(devices)) continue;
       const bool any = partitions(devices);
       if (devices == all) drawn_orders();
-      if (stopped() || floor_ > shortlist_.best() || floor_ == kInfinity) break;
+      if (stopped()) break;
+      if (floor_ > shortlist_.best() || floor_ == kInfinity) {
+        if (request_.even_nodes) continue;  // its plans use all of them: fewer may do better
+        break;
+      }
       if (!any && shortlist_.best() == kInfinity) continue;
       if (devices == all) second_look();
       shortlist_.improve(devices);
@@ -63,7 +67,11 @@ class Passes {
   /// parts of a large one are searched with it.
   bool is_worth_searching(int devices) const {
     const bool spread = request_.placement == Placement::scatter || request_.placement == Placement::fresh;
-    return !spread && is_searched(graph_.size(), devices) && !is_large(graph_.size(), devices);
+    if (spread || !is_searched(graph_.size(), devices)) return false;
+    if (request_.even_nodes && !has_equal_nodes(first_devices(cluster_, devices))) return false;
+    // Of a large machine, whose parts are searched with it unless plans use all of one: until there is a plan.
+    if (!is_large(graph_.size(), devices)) return true;
+    return request_.even_nodes && shortlist_.best() == kInfinity;
   }
 
   /// Whether it has found any.
@@ -73,7 +81,8 @@ class Passes {
                                          Depth::plain, all ? DownSets::search : DownSets::leave_out);
     const bool any = !found.finalists.empty();
     shortlist_.add(std::move(found.finalists));
-    if (all) outcome_.bound = found.bound;  // which no part of the machine undercuts
+    if (all || request_.even_nodes)  // no part of the machine undercuts it, unless plans use all of one
+      outcome_.bound = std::min(outcome_.bound, found.bound);
     outcome_.bound = std::min(outcome_.bound, found.placed_bound);
     floor_ = found.floor;
     nothing_fits_ = std::move(found.nothing_fits);
@@ -155,6 +164,8 @@ class Passes {
 
 SearchOutcome search_plans(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                            const PlanRequest& request) {
+  if (request.even_nodes && !has_equal_nodes(cluster))
+    return Passes(profile, with_equal_nodes(cluster), graph, request).run();
   return Passes(profile, cluster, graph, request).run();
 }
 

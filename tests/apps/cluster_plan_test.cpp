@@ -197,6 +197,7 @@ TEST_SUITE("apps/cluster_plan") {
     CAPTURE(made.err);
     REQUIRE(made.code == 0);
     CHECK(folder.written().context.at("for") == "megatron");
+    CHECK(folder.written().training.optimizer == pp::plan::OptimizerName::adamw);
     const Outcome exported = folder.run({"export", "plan.json", "--format", "megatron", "-o", "launch"});
     CAPTURE(exported.err);
     REQUIRE(exported.code == 0);
@@ -205,6 +206,22 @@ TEST_SUITE("apps/cluster_plan") {
     CHECK(has(arguments, "--bf16\n--use-distributed-optimizer\n"));
     CHECK(has(pp::read_file(folder.path() / "launch" / "README.md"), "the times are estimated"));
     CHECK(folder.run({"export", "plan.json", "--format", "megatron"}).out == arguments);
+    CHECK_FALSE(has(exported.err, "model.txt does not say"));
+    // The launcher, with a torchrun that says what it was started with.
+    pp::write_file(folder.path() / "torchrun",
+                   "#!/bin/sh\necho \"connections $CUDA_DEVICE_MAX_CONNECTIONS\" \"$@\"\n");
+    const Outcome started = pp::test::run_program(
+        "/bin/bash",
+        {"-c", "chmod +x torchrun && PATH=$PWD:$PATH MEGATRON=there NODE_RANK=1 bash launch/launch.sh --lr 1"},
+        folder.path());
+    CAPTURE(started.err);
+    CHECK(started.code == 0);
+    CHECK(has(started.out, "connections 1 --nproc-per-node 8 --nnodes 2 --node-rank 1 "));
+    CHECK(has(started.out, " there/pretrain_gpt.py --pipeline-model-parallel-size "));
+    CHECK(has(
+        started.out,
+        " --normalization RMSNorm --norm-epsilon 1e-05 --swiglu --position-embedding-type rope --rotary-base "
+        "500000 --disable-bias-linear --attention-dropout 0 --hidden-dropout 0 --optimizer adam --lr 1\n"));
     const Outcome nowhere = folder.run({"export", "plan.json", "--format", "torchtitan"});
     CHECK(nowhere.code == 2);
     CHECK(has(nowhere.err, "--format torchtitan writes several files; name their folder with -o"));
@@ -212,6 +229,69 @@ TEST_SUITE("apps/cluster_plan") {
         folder.plan({"--devices", "8", "--bandwidth", "300GB/s", "--for", "megatron", "--schedule", "zb-h1"});
     CHECK(refused.code == 2);
     CHECK(has(refused.err, "--schedule: --for megatron takes hybrid,interleaved"));
+  }
+
+  TEST_CASE("a plan for a trainer starts as many processes on each node, or says what would") {
+    const Folder folder;
+    const auto plan = [&](const std::string& mini_batch, const std::vector<std::string>& more) {
+      std::vector<std::string> arguments{
+          "one.json", "--mini-batch", mini_batch, "--cluster", folder.cluster("dgx-h100.json"), "--nodes",
+          "2",        "-o",           "plan.json"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return folder.run(arguments);
+    };
+    // 31 is prime, so replicas of equal work are 1 or 31; a pipeline has no more than ten stages.
+    const Outcome prime = plan("31", {"--for", "megatron"});
+    CAPTURE(prime.err);
+    REQUIRE(prime.code == 0);
+    CHECK(folder.written().workers.size() <= 8);
+    CHECK(has(prime.err, "equal replicas share 31 samples badly, and "));
+    CHECK(has(prime.err, " of 16 GPUs work: with --mini-batch 32 a step takes "));
+    CHECK(has(prime.err, "--for megatron plans with --optimizer adamw"));
+    CHECK(folder.run({"export", "plan.json", "--format", "megatron", "-o", "launch"}).code == 0);
+    CHECK_FALSE(has(plan("32", {"--for", "megatron"}).err, "samples badly"));
+
+    const Outcome unequal = plan("30", {"--for", "megatron", "--micro-batches", "4"});
+    CHECK(unequal.code == 2);
+    CHECK(has(unequal.err,
+              "micro_batches = 4: 30 samples make no micro-batches of one size, which --for megatron"));
+
+    const Outcome titan = plan("32", {"--for", "torchtitan"});
+    CHECK(titan.code == 0);
+    CHECK(has(titan.err, "(FSDP), which is not modelled"));
+    CHECK(folder.written().training.precision == pp::plan::Precision::mixed);
+    CHECK(plan("32", {"--for", "torchtitan", "--precision", "plain"}).code == 0);
+    CHECK(folder.written().training.precision == pp::plan::Precision::plain);
+    const Outcome exported = folder.run({"export", "plan.json", "--format", "torchtitan", "-o", "titan"});
+    CHECK(exported.code == 0);
+    CHECK(has(exported.err, "config.toml names no model: none of TorchTitan's flavors of Llama 3 is this one"));
+    // Nothing is started that names no model.
+    const Outcome refused = pp::test::run_program("/bin/bash", {"titan/launch.sh"}, folder.path());
+    CHECK(refused.code == 1);
+    CHECK(has(refused.err, "config.toml has entries to fill in: model.name, model.flavor"));
+  }
+
+  TEST_CASE("a sweep for a trainer takes the best number of micro-batches of each row") {
+    const Folder folder;
+    const std::vector<std::string> grid{"sweep",   "one.json", "--cluster",    folder.cluster("dgx-h100.json"),
+                                        "--nodes", "1,2",      "--mini-batch", "64",
+                                        "--for",   "megatron", "--json"};
+    const Outcome best = folder.run(grid);
+    CAPTURE(best.err);
+    REQUIRE(best.code == 0);
+    std::vector<std::string> each(grid);
+    each.insert(each.end(), {"--micro-batches", "16,32,64"});  // sizes 4, 2 and 1
+    const Json rows = pp::parse_json(best.out), all = pp::parse_json(folder.run(each).out);
+    REQUIRE(rows.size() == 4);
+    REQUIRE(all.size() == 12);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      double least = 1e9;
+      for (std::size_t m = 0; m < 3; ++m)
+        if (all[3 * r + m].contains("step_s"))
+          least = std::min(least, all[3 * r + m].at("step_s").get<double>());
+      CHECK(rows[r].at("step_s").get<double>() == doctest::Approx(least));
+      CHECK(rows[r].at("micro_batches").get<int>() >= 16);
+    }
   }
 
   TEST_CASE("a peer's cost model knows neither tensor groups nor budgets") {

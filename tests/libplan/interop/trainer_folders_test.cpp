@@ -109,13 +109,71 @@ TEST_CASE("Megatron: a folder of arguments, sizes, a launcher and a page") {
         "--untie-embeddings-and-output-weights\n"
         "--optimizer sgd\n");
   // Four groups of four GPUs on the one node.
-  CHECK(has(file(out, "launch.sh"), "torchrun --nproc-per-node 16 --nnodes 1 "));
+  const std::string launcher = file(out, "launch.sh");
+  CHECK(has(launcher, "torchrun --nproc-per-node 16 --nnodes 1 "));
+  // Megatron-LM asserts it of tensor groups, before Blackwell.
+  CHECK(has(launcher, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"));
+  // Its blocks have no sums: nothing that Megatron-LM's arguments describe, which all say.
+  const std::string why =
+      "norms, feed-forward network, positions, biases, dropout: h.0.attention sees later positions";
+  CHECK(out.warnings == std::vector{"model.txt does not say " + why});
+  CHECK(has(launcher, "warning: model.txt does not say all of the model"));
   const std::string page = file(out, "README.md");
   CHECK(page.starts_with("# language for Megatron-LM"));
   CHECK(has(page, "| pipeline, data, tensor degree | 2, 2, 4 |\n"));
   CHECK(has(page, "| mini-batch | 8 samples in 4 micro-batches |\n"));
   CHECK(has(page, "\n## Not modelled\n"));
+  CHECK(has(page, "- what model.txt does not say: " + why + "\n"));
+  // Sixteen words, of which the null tokenizer adds one.
+  CHECK(has(
+      page,
+      "--mock-data --split 99,1,0 --tokenizer-type NullTokenizer --vocab-size 15 --lr 3e-4 --train-iters 20 "));
   CHECK_FALSE(has(page, "Left out of the plan"));
+}
+
+TEST_CASE("Megatron: an overlap that the plan counts is asked for, and one that it does not is named") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  const auto says = [&](const std::string& part) {
+    return has(file(export_megatron(plan, Losses::refuse), "README.md"), part);
+  };
+  CHECK_FALSE(has(megatron(plan), "--overlap"));
+  CHECK(says("these arguments do not ask for: --overlap-grad-reduce"));
+  plan.predicted.all_reduce_overlap = 1;
+  CHECK(megatron(plan).ends_with("--overlap-grad-reduce\n"));
+  CHECK_FALSE(says("do not ask for"));
+  plan.training.shard = Shard::optimizer;  // whose weights are gathered, too
+  CHECK(
+      megatron(plan).ends_with("--use-distributed-optimizer\n--overlap-grad-reduce\n--overlap-param-gather\n"));
+}
+
+TEST_CASE("all: GPUs that torchrun cannot start, because nodes have several numbers of them, are refused") {
+  // Three of node a and one of node b: torchrun would start 2 x 3 processes, or 2 x 1.
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.training.optimizer = OptimizerName::adamw;
+  for (Device& device : plan.devices) device.node = "a";
+  plan.devices[3].node = "b";
+  const std::string why =
+      " cannot run this plan: it uses 3 GPUs of node a and 1 of node b, and torchrun starts as many processes "
+      "on "
+      "each; plan with --for megatron or torchtitan, which looks for plans on whole nodes";
+  CHECK(refusal([&] { export_megatron(plan, Losses::leave_out); }) == "Megatron-LM" + why);
+  CHECK(refusal([&] { export_torchtitan(plan, Losses::leave_out); }) == "TorchTitan" + why);
+  CHECK(refusal([&] { export_automodel(plan, Losses::leave_out); }) == "NeMo AutoModel" + why);
+  plan.devices[2].node = "b";
+  CHECK(has(file(export_megatron(plan, Losses::refuse), "launch.sh"), "--nproc-per-node 2 --nnodes 2 "));
+}
+
+TEST_CASE("the page says how much of a device's memory was planned with") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.predicted.workers.resize(4);
+  for (WorkerPrediction& worker : plan.predicted.workers) worker.memory.peak = Bytes(50LL << 30);
+  for (Device& device : plan.devices) device.memory = Bytes(80LL << 30);
+  const auto page = [&] { return file(export_megatron(plan, Losses::refuse), "README.md"); };
+  CHECK(has(
+      page(),
+      "| peak of a device | 50 GiB of 80 GiB, planned within 95 % of it; --memory-limit plans with less |\n"));
+  plan.context["memory_limit_bytes"] = std::to_string(70LL << 30);
+  CHECK(has(page(), "50 GiB of 80 GiB, planned within 70 GiB (--memory-limit) |\n"));
 }
 
 TEST_CASE("Megatron: ranks follow its own order, its other order, or are named") {
@@ -201,8 +259,8 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
         "dump_folder = \"outputs\"\n"
         "description = \"language\"\n"
         "\n[model]\n"
-        "name = \"llama3\"  # yours\n"
-        "flavor = \"8B\"  # yours\n"
+        "name = \"FILL_IN\"\n"
+        "flavor = \"FILL_IN\"\n"
         "hf_assets_path = \"./assets/hf\"  # yours\n"
         "\n[optimizer]\n"
         "name = \"AdamW\"\n"
@@ -231,11 +289,22 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
         "  [\"layers.1\", \"layers.2\", \"norm\", \"output\"],\n"
         "]\n"
         "\n[activation_checkpoint]\n"
-        "mode = \"none\"\n");
+        "mode = \"none\"\n"
+        "\n[compile]\n"
+        "enable = false  # true fuses kernels: less time and memory, which the plan does not count\n"
+        "components = [\"model\", \"loss\"]\n");
   // 1F1B of two micro-batches in each replica.
   CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   CHECK(
       has(file(out, "README.md"), "one of 3 layers, width 4, heads 2, feed-forward width 8, vocabulary 16\n"));
+  CHECK(out.warnings.size() == 1);
+  // A file that names no model is not started, and by which release it is read.
+  const std::string launcher = file(out, "launch.sh");
+  CHECK(has(launcher, "if grep -q '\"FILL_IN\"' \"$here/config.toml\"; then\n"));
+  CHECK(has(launcher, "--nproc-per-node 4 --nnodes 1 --node-rank \"${NODE_RANK:-0}\" \\\n  --master-addr "));
+  CHECK(has(launcher, "git checkout v0.2.1"));
+  CHECK(file(out, "README.md").starts_with("# language for TorchTitan 0.2.1 (git checkout v0.2.1; later ones"));
+  CHECK(has(file(out, "README.md"), "(FSDP), which is not modelled"));
 }
 
 TEST_CASE("TorchTitan: stages in turns, in a V, and without a pipeline") {
@@ -312,8 +381,8 @@ TEST_CASE("processes: the GPUs that the plan uses on each node") {
   Plan plan = plan_of(3, {1}, {2, 2});
   plan.tensor_degree = 2;
   plan.devices[2].node = plan.devices[3].node = "b";
-  CHECK(detail::processes_of(plan).nodes == 2);
-  CHECK(detail::processes_of(plan).per_node == 4);
+  CHECK(detail::processes_of(plan, "test").nodes == 2);
+  CHECK(detail::processes_of(plan, "test").per_node == 4);
 }
 
 }  // namespace pp::plan::trainer_folders_test

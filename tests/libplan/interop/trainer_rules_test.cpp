@@ -3,6 +3,7 @@
 
 #include "libplan/interop/trainer_export.h"
 #include "libprofile/core/error.h"
+#include "tests/libplan/interop/exports.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 
@@ -71,9 +72,9 @@ void take_less(Seconds& least, const std::optional<Plan>& plan) {
 }
 
 /// The least step of all plans of hybrid that can be exported: cuts between blocks, replicas and micro-batches
-/// one by one. 1e9 s: none of them fits. `change` is applied to each request.
-template <class Change>
-Seconds least_of_all(const Profile& profile, int mini_batch, int devices, const Change& change) {
+/// one by one. 1e9 s: none of them fits. `change` is applied to each request, which `planned` answers.
+template <class Change, class Planned>
+Seconds least_of_all(int mini_batch, int devices, const Change& change, const Planned& planned) {
   const std::array borders{1, 3, 5, 7, 9};
   Seconds least{1e9};
   for (unsigned set = 0; set < 1U << borders.size(); ++set) {
@@ -91,11 +92,16 @@ Seconds least_of_all(const Profile& profile, int mini_batch, int devices, const 
         request.replicas.assign(cuts.size() + 1, replicas);
         request.micro_batches = mini_batch / size;
         change(request);
-        take_less(least, best(request, devices, profile));
+        take_less(least, planned(request));
       }
     }
   }
   return least;
+}
+template <class Change>
+Seconds least_of_all(const Profile& profile, int mini_batch, int devices, const Change& change) {
+  return least_of_all(mini_batch, devices, change,
+                      [&](const PlanRequest& request) { return best(request, devices, profile); });
 }
 
 }  // namespace
@@ -131,6 +137,67 @@ TEST_CASE("what is found for a trainer can be exported to it, and says for whom 
     CHECK(titan->context.at("for") == "torchtitan");
   }
   CHECK_FALSE(best(request_of(24), 4)->context.contains("for"));
+}
+
+TEST_CASE("a plan for a trainer uses as many devices of each node, and is the best that does") {
+  // Two nodes of four: torchrun starts one to four processes on one node, or as many on both, which is all
+  // eight where stages go through the devices in order. Five and seven samples would keep five and seven busy.
+  const Cluster cluster =
+      nested_cluster(std::array{LevelSpec{4, BytesPerSecond(1e9)}, LevelSpec{2, BytesPerSecond(1e9)}},
+                     DeviceKind::cpu, Seconds(0), Bytes(0));
+  const auto planned = [&](const PlanRequest& request) {
+    auto found = make_plan(language(), cluster, request);
+    return std::get_if<Plan>(&found) != nullptr ? std::optional(std::get<Plan>(std::move(found)))
+                                                : std::nullopt;
+  };
+  int idle = 0;
+  for (const int mini_batch : {5, 6, 7, 8, 12}) {
+    CAPTURE(mini_batch);
+    PlanRequest request = request_of(mini_batch);
+    request.schedule = "hybrid";
+    const std::optional<Plan> plan = planned(for_trainer(Trainer::megatron, request, DType::float32));
+    REQUIRE(plan);
+    CHECK_NOTHROW(export_megatron(*plan, Losses::refuse));
+    const Seconds least = least_of_all(
+        mini_batch, 8, [](PlanRequest&) {},
+        [&](const PlanRequest& one) {
+          const std::size_t devices = one.replicas.size() * static_cast<std::size_t>(one.replicas.front());
+          return devices <= 4 || devices == 8 ? planned(one) : std::nullopt;
+        });
+    CHECK(plan->predicted.step.count() == doctest::Approx(least.count()).epsilon(1e-9));
+    CHECK(plan->certificate.lower_bound <= plan->predicted.step);
+    idle += plan->workers.size() < 8 ? 1 : 0;
+  }
+  CHECK(idle > 0);
+  // Of four and two devices two are one too many for the second node.
+  Cluster uneven = cluster;
+  uneven.devices.resize(6);
+  const auto found =
+      make_plan(language(), uneven, for_trainer(Trainer::megatron, request_of(12), DType::float32));
+  REQUIRE(std::holds_alternative<Plan>(found));
+  CHECK(std::get<Plan>(found).workers.size() <= 4);
+}
+
+TEST_CASE("micro-batches that are not of one size are refused where a trainer needs it") {
+  PlanRequest request = for_trainer(Trainer::megatron, request_of(10), DType::float32);
+  const auto why = [&]() -> std::string {
+    try {
+      best(request, 4);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::usage);
+      return error.what();
+    }
+    return "planned";
+  };
+  request.micro_batches = 4;
+  CHECK(why() ==
+        "micro_batches = 4: 10 samples make no micro-batches of one size, which --for megatron needs; give a "
+        "divisor of the mini-batch, or leave it out");
+  request.micro_batches = 5;
+  CHECK(why() == "planned");
+  request.micro_batches.reset();
+  request.micro_batch_size = 4;
+  CHECK(why().starts_with("micro_batch_size = 4: 10 samples"));
 }
 
 TEST_CASE("--recompute auto for torchtitan is the better of never and always, and can be exported") {
@@ -219,6 +286,7 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   CHECK(refusal(Trainer::megatron, request) ==
         "--schedule: --for megatron takes hybrid,interleaved (it has 1F1B, pipelines side by side, and "
         "interleaved 1F1B); leave one of the two out");
+  request.optimizer = OptimizerName::adamw;
   CHECK(for_trainer(Trainer::torchtitan, request, DType::float32).schedule == "interleaved,zb-h1");
   const auto refused = [](const std::function<void(PlanRequest&)>& change, const std::string& option) {
     PlanRequest changed = request_of(8);
@@ -230,10 +298,15 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   CHECK(refused([](PlanRequest& r) { r.replicas = {2, 1}; }, "--replicas"));
   CHECK(refused([](PlanRequest& r) { r.placement = Placement::scatter; }, "--placement"));
   CHECK(refused([](PlanRequest& r) { r.recompute = RecomputeMode::except_last; }, "--recompute"));
+  CHECK(refused([](PlanRequest& r) { r.optimizer = OptimizerName::adagrad; }, "--optimizer"));
   CHECK(refused([](PlanRequest& r) { r.allow_async = true; }, "--allow-async, --weight-policy"));
   PlanRequest mixed = request_of(8);
   mixed.precision = Precision::mixed;
-  CHECK(refusal(Trainer::torchtitan, mixed) == "accepted");
+  PlanRequest adam = mixed;
+  adam.optimizer = OptimizerName::adam;
+  CHECK(refusal(Trainer::torchtitan, adam) == "accepted");
+  CHECK(refusal(Trainer::torchtitan, mixed) ==
+        "--optimizer: --for torchtitan takes adam, adamw (it has no other); leave one of the two out");
   CHECK(refusal(Trainer::megatron, mixed) == "accepted");
   mixed.precision = Precision::autocast;
   CHECK(refusal(Trainer::megatron, mixed)
@@ -241,7 +314,26 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   // A half type is trained with a float32 master by the one, as it is by the other.
   CHECK(for_trainer(Trainer::megatron, request_of(8), DType::bfloat16).precision == Precision::mixed);
   CHECK(for_trainer(Trainer::megatron, request_of(8), DType::float32).precision == Precision::plain);
-  CHECK(for_trainer(Trainer::torchtitan, request_of(8), DType::bfloat16).precision == Precision::plain);
+  adam.precision = Precision::plain;
+  CHECK(for_trainer(Trainer::torchtitan, adam, DType::bfloat16).precision == Precision::plain);
+}
+
+TEST_CASE("a model or a profile that no plan for the trainer could be made of is refused at once") {
+  Profile profile = language();
+  for (Layer& layer : profile.model.layers)
+    layer.name.erase(std::remove(layer.name.begin(), layer.name.end(), '.'), layer.name.end());
+  for (std::size_t i = 1; i < profile.model.layers.size(); ++i)
+    profile.model.layers[i].inputs = {profile.model.layers[i - 1].name};
+  CHECK(test::refusal([&] {
+          check_model(Trainer::torchtitan, profile);
+        }).starts_with("--for torchtitan cannot run this plan: it takes rows of equal blocks"));
+  CHECK_NOTHROW(check_model(Trainer::megatron, language()));
+  Profile cast = language();
+  cast.autocast = Autocast::bfloat16;
+  CHECK_THROWS_WITH(check_model(Trainer::megatron, cast),
+                    "--for megatron: the profile ran under autocast, which it has not; profile with --dtype "
+                    "bfloat16, and weights are half ones with a float32 master");
+  CHECK_NOTHROW(check_model(Trainer::torchtitan, cast));
 }
 
 TEST_CASE("every limit says why") {
@@ -250,7 +342,9 @@ TEST_CASE("every limit says why") {
       CHECK(rule.option.starts_with("--"));
       CHECK_FALSE(rule.value.empty());
       CHECK_FALSE(rule.reason.empty());
-      CHECK(rule.admits(for_trainer(trainer, request_of(8), DType::bfloat16)));  // what it sets it takes
+      PlanRequest request = request_of(8);
+      request.optimizer = OptimizerName::adamw;
+      CHECK(rule.admits(for_trainer(trainer, request, DType::bfloat16)));  // what it sets it takes
     }
   }
 }
