@@ -1,10 +1,13 @@
 #include "apps/cli/options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "libprofile/core/nearest_name.h"
 
@@ -31,6 +34,20 @@ Check number_within(double least, double most, const std::string& range) {
     return '"' + text + "\" is not a number " + range;
   };
   return {problem, "NUMBER", "number"};
+}
+
+/// `15T`
+double parse_many(const std::string& text, const std::string& option) {
+  static constexpr std::array<std::pair<std::string_view, double>, 5> kUnits{
+      {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}}};
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view typed(rest, text.data() + text.size());
+  const auto unit = std::ranges::find(kUnits, typed, &std::pair<std::string_view, double>::first);
+  if (error == std::errc() && unit != kUnits.end()) value *= unit->second;
+  if (error == std::errc() && unit != kUnits.end() && std::isfinite(value) && value >= 1) return value;
+  throw Error(ErrorKind::usage, option + ": \"" + text +
+                                    "\" is not a number of at least 1; write for example 300B, 15T or 1.4e13");
 }
 
 /// `value`: Bytes, also optional.
@@ -61,6 +78,12 @@ Option add_bandwidth(const Command& command, const std::string& name, BytesPerSe
                      const std::string& summary) {
   const auto take = [&value, name](const std::string& text) { value = parse_bandwidth(text, name); };
   return command.add_option_function(name, take, summary).type_name("RATE");
+}
+
+Option add_many(const Command& command, const std::string& name, std::optional<double>& value,
+                const std::string& summary) {
+  const auto take = [&value, name](const std::string& text) { value = parse_many(text, name); };
+  return command.add_option_function(name, take, summary).type_name("N");
 }
 
 Check number_from(double least) {

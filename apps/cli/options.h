@@ -1,14 +1,18 @@
 // Options whose values are quantities, enums or lists; the texts of libprofile/core are the messages.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/cli/command.h"
 #include "libprofile/core/enum_names.h"
+#include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
 
 namespace pp::cli {
@@ -24,16 +28,37 @@ std::vector<std::string> all_names() {
   return names;
 }
 
+/// Second names that people type and no document has.
+template <NamedEnum E>
+struct Aliases {
+  static constexpr std::array<std::pair<E, std::string_view>, 0> table{};
+};
+template <>
+struct Aliases<DType> {
+  static constexpr std::array table{std::pair{DType::float32, "fp32"sv}, std::pair{DType::float64, "fp64"sv},
+                                    std::pair{DType::bfloat16, "bf16"sv}};
+};
+template <>
+struct Aliases<Autocast> {
+  static constexpr std::array table{std::pair{Autocast::bfloat16, "bf16"sv},
+                                    std::pair{Autocast::float16, "fp16"sv}};
+};
+
+/// The value that was typed for `option`. Throws as refuse_name() where there is none.
+template <NamedEnum E>
+E typed_name(const std::string& text, const std::string& option) {
+  for (const auto& [value, alias] : Aliases<E>::table) {
+    if (alias == text) return value;
+  }
+  if (const std::optional<E> found = find_enum<E>(text)) return *found;
+  refuse_name(option, text, all_names<E>());
+}
+
 template <NamedEnum E>
 Option add_enum(const Command& command, const std::string& name, E& value, const std::string& summary) {
   return command
       .add_option_function(
-          name,
-          [&value, name](const std::string& text) {
-            const std::optional<E> found = find_enum<E>(text);
-            if (!found) refuse_name(name, text, all_names<E>());
-            value = *found;
-          },
+          name, [&value, name](const std::string& text) { value = typed_name<E>(text, name); },
           summary + ": " + list_names<E>())
       .type_name("NAME")
       .choices(all_names<E>())
@@ -46,6 +71,11 @@ Option add_bytes(const Command& command, const std::string& name, std::optional<
 Option add_seconds(const Command& command, const std::string& name, Seconds& value, const std::string& summary);
 Option add_bandwidth(const Command& command, const std::string& name, BytesPerSecond& value,
                      const std::string& summary);
+
+/// Things in thousands (K), millions (M), billions (B) or trillions (T), or as they are: `15T`, `1.4e13`; at
+/// least 1.
+Option add_many(const Command& command, const std::string& name, std::optional<double>& value,
+                const std::string& summary);
 
 /// An option's check: its text is a whole number from `least` upwards, or to `most`.
 Check whole_number(int least, std::int64_t most = std::numeric_limits<std::int64_t>::max());

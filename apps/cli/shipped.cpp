@@ -29,7 +29,8 @@ std::string shipped_document(const std::string& typed, const std::string& folder
     return typed;
   const fs::path place = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/pp" / folder;
   const std::vector<std::string> names = names_in(place);
-  if (std::ranges::find(names, typed) != names.end()) return place / (typed + ".json");
+  const auto found = std::ranges::find(names, in_small_letters(typed));
+  if (found != names.end()) return place / (*found + ".json");
   if (names.empty()) throw Error(ErrorKind::usage, option + ": there is no file " + typed);
   throw Error(ErrorKind::usage, option + ": " + unknown_name(typed, names) + ", or a file");
 }

@@ -10,8 +10,6 @@
 namespace pp::cli {
 namespace {
 
-constexpr std::size_t kNarrowest = 8;  ///< a column is not made narrower than this
-
 /// Characters as shown: UTF-8 continuation bytes and colour sequences take no column.
 std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
@@ -45,11 +43,12 @@ std::size_t total_of(const std::vector<std::size_t>& widths) {
   return std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
 }
 
-/// Broken behind spaces and commas into lines of at most `width` columns; only a longer word exceeds them.
+/// Broken behind spaces, commas and bars into lines of at most `width` columns; only a longer word exceeds
+/// them.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines(1);
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" ,", begin), text.size() - 1) + 1;
+    const std::size_t end = std::min(text.find_first_of(" ,|", begin), text.size() - 1) + 1;
     const std::string word = text.substr(begin, end - begin);
     const std::size_t needed = width_of(word) - (word.ends_with(' ') ? 1 : 0);
     if (!lines.back().empty() && width_of(lines.back()) + needed > width) lines.emplace_back();
@@ -85,7 +84,7 @@ std::vector<std::size_t> Table::widths(std::size_t max_width) const {
   for (std::size_t total = total_of(widths); total > max_width; --total) {
     std::size_t* widest = nullptr;
     for (std::size_t c = 0; c < widths.size(); ++c) {
-      const bool shrinks = columns_[c].align == Align::left && widths[c] > kNarrowest;
+      const bool shrinks = columns_[c].align == Align::left && widths[c] > columns_[c].least;
       if (shrinks && (widest == nullptr || widths[c] > *widest)) widest = &widths[c];
     }
     if (widest == nullptr) break;

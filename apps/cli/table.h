@@ -17,7 +17,11 @@ struct Column {
   std::string title;  ///< with its unit: `forward ms`
   Align align = Align::right;
   Overflow overflow = Overflow::shorten;
+  std::size_t least = 8;  ///< characters that a left-aligned column keeps, if its cells have them
 };
+
+/// No left-aligned column that has it becomes narrower.
+inline constexpr std::size_t kWhole = 1000;
 
 class Table {
  public:
@@ -27,8 +31,8 @@ class Table {
   /// Columns of the terminal that nothing shortened would take.
   std::size_t width() const;
   /// Two spaces between columns, a rule under the titles. Where the table would exceed `max_width`, its widest
-  /// left-aligned columns become narrower, but not below 8; their cells are shortened with `...`, or continue
-  /// on the next line.
+  /// left-aligned columns become narrower, but not below their least; their cells are shortened with `...`, or
+  /// continue on the next line.
   std::string text(std::size_t max_width = 100) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/search_clock.h"
+#include "apps/plan/warnings.h"
 #include "libplan/report/compare_strategies.h"
 
 namespace pp::plan_tool {
@@ -62,7 +63,9 @@ void compare(const CompareOptions& options, cli::Shell& shell) {
   plan::PlanRequest request = to_request(options.request);
   SearchClock clock("comparing", options.request.time_limit, shell);
   request.observer = clock.observer();
-  const auto rows = plan::compare_strategies(profile, load_cluster(options.cluster, profile), request);
+  const Cluster cluster = load_cluster(options.cluster, profile);
+  const auto rows = plan::compare_strategies(profile, cluster, request);
+  warn_about(profile, cluster);
   const auto* best = std::get_if<plan::Plan>(&rows.front().result);
   if (best == nullptr) {
     shell.exit_code = cli::ExitCode::infeasible;
@@ -70,8 +73,8 @@ void compare(const CompareOptions& options, cli::Shell& shell) {
     return;
   }
   cli::Table table({{"strategy", cli::Align::left},
-                    {"schedule", cli::Align::left},
-                    {"stages on replicas", cli::Align::left},
+                    {"schedule", cli::Align::left, cli::Overflow::shorten, cli::kWhole},
+                    {"stages on replicas", cli::Align::left, cli::Overflow::wrap},
                     {"M"},
                     {"step ms"},
                     {"slower"},

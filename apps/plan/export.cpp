@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/log.h"
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "libplan/interop/trainer_export.h"
@@ -73,7 +74,7 @@ plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, 
 }
 
 void export_plan(const ExportOptions& options) {
-  const auto format = parse_enum<ExportFormat>(options.format, "--format", ErrorKind::usage);
+  const auto format = cli::typed_name<ExportFormat>(options.format, "--format");
   const auto losses = options.lossy ? plan::Losses::leave_out : plan::Losses::refuse;
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });

@@ -12,6 +12,7 @@
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/peer_options.h"
 #include "apps/plan/planning_cases.h"
@@ -21,6 +22,7 @@
 #include "apps/plan/trainer_options.h"
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
+#include "libplan/answer/typed_bytes.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"
@@ -45,8 +47,18 @@ struct MakeOptions {
   bool explain = false;
 };
 
+/// `--memory 12.92GiB, of which 5 % stay free`: the least limit under the option that set it, else as devices
+/// have it.
+std::string smallest_memory(const plan::Infeasible& none, const MakeOptions& options) {
+  const plan::PlanRequest& request = options.request.request;
+  if (request.memory_limit) return "--memory-limit " + plan::typed_bytes(none.smallest_limit->value);
+  return (options.cluster.file.empty() ? "--memory " : "devices of ") +
+         plan::typed_bytes(plan::device_bytes(none.smallest_limit->value, request)) + ", of which " +
+         cli::cell(100 * request.reserve, 1) + " % stay free";
+}
+
 /// Exit 3: the reason, then what would help.
-void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
+void report_infeasible(const plan::Infeasible& none, const MakeOptions& options, cli::Shell& shell) {
   shell.exit_code = cli::ExitCode::infeasible;
   if (shell.json) {
     Json json{{"feasible", false},
@@ -57,6 +69,7 @@ void report_infeasible(const plan::Infeasible& none, cli::Shell& shell) {
     std::cout << dump_json(json);
   }
   cli::say(shell.tool, "no feasible plan: " + none.reason);
+  if (none.smallest_limit) cli::say(shell.tool, "smallest that fits: " + smallest_memory(none, options));
   if (!none.remedy.empty()) cli::say(shell.tool, "this would fit: " + none.remedy);
 }
 
@@ -80,7 +93,8 @@ void make_peer_plan(const MakeOptions& options, const plan::PeerOptions& peer, c
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::plan_as_peer(profile, peer, options.request.request.force_units);
   const Seconds elapsed = std::chrono::steady_clock::now() - begin;
-  if (const auto* none = std::get_if<plan::Infeasible>(&result)) return report_infeasible(*none, shell);
+  if (const auto* none = std::get_if<plan::Infeasible>(&result))
+    return report_infeasible(*none, options, shell);
   const std::string text = dump_json(plan::to_json(std::get<plan::PeerPlan>(result), elapsed));
   output.write(text);
   if (output.is_stdout()) return;
@@ -98,7 +112,7 @@ void print_plan(const plan::Plan& plan, const plan::TrainingBudget& budget,
                 const std::optional<plan::Explanation>& why, const cli::Shell& shell) {
   const plan::Throughput throughput = plan::throughput_of(plan, budget);
   if (!shell.json) {
-    std::cout << plan_text(plan, throughput, cli::use_color(shell));
+    std::cout << plan_text(plan, throughput, shell);
     if (why) std::cout << '\n' << plan::to_text(*why);
     return;
   }
@@ -239,7 +253,6 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, shell);
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   place(cases, options.cluster);
-  for (const PlanningCase& one : cases) warn_about(one.profile);
   if (options.trainer) introduce(*options.trainer, options.request);
   plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);
@@ -247,8 +260,14 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   make_folder(options.alternatives);
   Seconds left = options.request.time_limit;
   const std::vector<plan::MachinePlans> machines = plans_for(cases, options, left, shell);
+  for (const PlanningCase& one : cases) {  // behind all that may refuse the request
+    warn_about(one.profile);
+    warn_about(one.profile, one.cluster);
+  }
+  say_of_cards(options.cluster);
   const auto choice = plan::choose_machine(machines, options.request.request.top);
-  if (const auto* none = std::get_if<plan::Infeasible>(&choice)) return report_infeasible(*none, shell);
+  if (const auto* none = std::get_if<plan::Infeasible>(&choice))
+    return report_infeasible(*none, options, shell);
 
   const auto& [plan, others] = std::get<plan::RankedPlans>(choice);
   warn_about(plan);

@@ -12,7 +12,10 @@ constexpr std::string_view kOurs = "pp";
 /// The levels of the cluster in the peers' terms.
 std::vector<plan::PeerLevel> peer_levels(const std::string& text) {
   std::vector<plan::PeerLevel> levels;
-  for (const LevelSpec& level : parse_levels(text)) levels.push_back({level.count, level.bandwidth});
+  for (const LevelSpec& level : parse_levels(text)) {
+    if (level.cards > 1) refuse("--levels: several network cards are only for --cost-model pp; give one rate");
+    levels.push_back({level.count, level.bandwidth});
+  }
   return levels;
 }
 
@@ -91,7 +94,7 @@ std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, co
   options.strategy = parse_strategy(strategy, arguments.cost_model);
   options.levels = machine(arguments, cluster);
   if (!arguments.machines.empty())
-    options.machines = parse_enum<plan::MachinesRule>(arguments.machines, "--machines", ErrorKind::usage);
+    options.machines = cli::typed_name<plan::MachinesRule>(arguments.machines, "--machines");
   if (arguments.no_activation_cost) options.activation_compression.reset();
   options.memory_limit = request.memory_limit;
   options.micro_batches_in_batch = arguments.micro_batches_in_batch;

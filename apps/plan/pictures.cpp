@@ -23,7 +23,7 @@ void add_picture_options(const cli::Command& command, PictureOptions& options) {
 
 plan::SvgOptions picture_names(const plan::Plan& plan) {
   plan::SvgOptions names = plan::picture_names(plan);
-  names.title = plan_title(plan);
+  names.title = plan_description(plan) + "; " + cli::shown(plan.model.name);  // what is too long ends first
   return names;
 }
 

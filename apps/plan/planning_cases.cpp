@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/table.h"
 #include "libplan/price/corrected.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
@@ -63,6 +65,18 @@ PlanningCase& case_of(const plan::MeasuredRun& run, std::vector<PlanningCase>& c
                                    ", from which the plan was made; give that profile");
 }
 
+void warn_of_barely_used(const plan::RunFactors& run, const std::string& file) {
+  const std::vector<const plan::PlacedFactors*> barely = plan::barely_used(run);
+  if (barely.empty()) return;
+  std::string names;
+  for (const plan::PlacedFactors* place : barely)
+    names += (names.empty() ? "" : ", ") + std::to_string(number(place->device.id));
+  cli::warn(cli::input_name(file) + " says nothing of the speed of " +
+            (barely.size() == 1 ? "device " : "devices ") + names + ", which did less than " +
+            cli::percent(plan::kComparable) +
+            " of the work of the busiest: what was off counts as the layers'");
+}
+
 }  // namespace
 
 void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>& reports) {
@@ -71,6 +85,7 @@ void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>&
     with_context(cli::input_name(file), [&] {
       PlanningCase& one = case_of(run, cases);
       one.runs.push_back(plan::factors_of(run, one.profile));
+      warn_of_barely_used(one.runs.back(), file);
     });
   }
   for (PlanningCase& one : cases) {

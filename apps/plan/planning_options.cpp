@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/shipped.h"
@@ -35,17 +36,51 @@ void add_machine_options(const cli::Command& command, ClusterOptions& options, c
       cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices or --levels: 5us");
   const cli::Option levels =
       command
-          .add_option("--levels", options.levels,
-                      "nested groups of devices, innermost first: 8@300GB/s,2@25GB/s is two nodes of eight")
+          .add_option(
+              "--levels", options.levels,
+              "nested groups of devices, innermost first: 8@300GB/s,2@4x25GB/s is two nodes of eight, with "
+              "four network cards of 25 GB/s each")
           .type_name("N@RATE,..");
   const cli::Option memory =
       cli::add_bytes(command, "--memory", options.memory,
-                     "of each device, with --devices or --levels: 80GiB; default the profiled device's");
+                     "of each device, of which plans use 95 %, with --devices or --levels: 80GiB; default the "
+                     "profiled device's");
   for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
     option.excludes(file).group("Machine");
   nodes.excludes(devices).group("Machine");
   file.group("Machine");
 }
+
+namespace {
+
+/// `4x25GB/s`, or the rate of one card.
+LevelSpec parse_level(const std::string& count, const std::string& rate) {
+  LevelSpec level{cli::parse_counts(count, ',', "--levels").front(), {}, 1};
+  const std::size_t times = rate.find('x');
+  const std::size_t begin = times == std::string::npos ? 0 : times + 1;
+  if (begin > 0) level.cards = cli::parse_counts(rate.substr(0, times), ',', "--levels").front();
+  level.bandwidth = parse_bandwidth(rate.substr(begin), "--levels");
+  return level;
+}
+
+/// Cards join the innermost groups, and serve equally many devices each.
+void check_cards(const std::vector<LevelSpec>& levels) {
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const int cards = levels[i].cards;
+    if (cards == 1) continue;
+    const std::string text = "--levels: " + std::to_string(cards) + " cards ";
+    if (i != 1)
+      throw Error(ErrorKind::usage, text + "stand at level " + std::to_string(i + 1) + "; they join " +
+                                        "the innermost groups: write them at the second");
+    if (levels.front().count % cards != 0) {
+      throw Error(ErrorKind::usage, text + "do not serve equally many of " +
+                                        std::to_string(levels.front().count) +
+                                        " devices; give a divisor of that number");
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<LevelSpec> parse_levels(const std::string& text) {
   std::vector<LevelSpec> levels;
@@ -57,11 +92,21 @@ std::vector<LevelSpec> parse_levels(const std::string& text) {
       throw Error(ErrorKind::usage,
                   "--levels: \"" + part + "\" is not devices@bandwidth; write for example 8@10GB/s,2@1GB/s");
     }
-    levels.push_back({cli::parse_counts(part.substr(0, at), ',', "--levels").front(),
-                      parse_bandwidth(part.substr(at + 1), "--levels")});
+    levels.push_back(parse_level(part.substr(0, at), part.substr(at + 1)));
     begin = end + 1;
   }
+  check_cards(levels);
   return levels;
+}
+
+void say_of_cards(const ClusterOptions& options) {
+  if (options.levels.empty()) return;
+  const std::vector<LevelSpec> levels = parse_levels(options.levels);
+  if (levels.size() < 2 || levels.front().count == 1 || levels[1].cards > 1) return;
+  const std::string count = std::to_string(levels.front().count);
+  const std::string rate = options.levels.substr(options.levels.find('@', options.levels.find(',')) + 1);
+  cli::inform("the " + count + " devices of a node share one network card; with one each write " +
+              std::to_string(levels[1].count) + "@" + count + "x" + rate.substr(0, rate.find(',')));
 }
 
 bool has_cluster(const ClusterOptions& options) { return !(options == ClusterOptions{}); }
@@ -158,15 +203,9 @@ void add_budget_options(const cli::Command& command, plan::TrainingBudget& budge
       .type_name("PRICE")
       .group("Cost");
   const cli::Option tokens =
-      command.add_option("--tokens", budget.tokens, "to train on in all, 1.4e13: how many days it takes")
-          .check(cli::number_from(1))
-          .type_name("N")
+      cli::add_many(command, "--tokens", budget.tokens, "to train on in all, 15T: how many days it takes")
           .group("Cost");
-  command.add_option("--samples", budget.samples, "the same in samples")
-      .check(cli::number_from(1))
-      .excludes(tokens)
-      .type_name("N")
-      .group("Cost");
+  cli::add_many(command, "--samples", budget.samples, "the same in samples").excludes(tokens).group("Cost");
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
@@ -218,7 +257,7 @@ void add_basic_options(const cli::Command& command, RequestOptions& options) {
       .add_option_function(
           "--memory-limit",
           [&request](const std::string& text) { request.memory_limit = parse_bytes(text, "--memory-limit"); },
-          "usable bytes per device: 16GiB")
+          "usable bytes per device, all of them: 16GiB; default 95 % of its memory")
       .type_name("SIZE")
       .group("Search");
   cli::add_enum(
@@ -242,7 +281,7 @@ void add_calibrate_option(const cli::Command& command, std::vector<std::string>&
 
 plan::Strategy parse_strategy(const std::string& name) {
   if (name.empty()) return plan::Strategy::automatic;
-  return parse_enum<plan::Strategy>(name, "--strategy", ErrorKind::usage);
+  return cli::typed_name<plan::Strategy>(name, "--strategy");
 }
 
 void add_shape_options(const cli::Command& command, RequestOptions& options) {
@@ -255,7 +294,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
       .add_option_function(
           "--weight-policy",
           [&request](const std::string& text) {
-            request.weight_policy = parse_enum<plan::WeightPolicy>(text, "--weight-policy", ErrorKind::usage);
+            request.weight_policy = cli::typed_name<plan::WeightPolicy>(text, "--weight-policy");
           },
           "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
       .type_name("NAME")

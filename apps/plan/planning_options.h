@@ -29,8 +29,11 @@ void add_machine_options(const cli::Command& command, ClusterOptions& options, c
                          cli::Option nodes);
 /// Whether any of them is given.
 bool has_cluster(const ClusterOptions& options);
-/// `8@4294967296,2@2GB/s`: two nodes of eight devices, innermost first. Throws pp::Error (usage).
+/// `8@300GB/s,2@4x25GB/s`: two nodes of eight devices, innermost first, each with four network cards of 25
+/// GB/s. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
+/// Informs where --levels has the devices of a node share one network card, which few machines do.
+void say_of_cards(const ClusterOptions& options);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind, with as many nodes
 /// as asked for. Throws pp::Error (usage) when none or several are given. As with_devices_of() the profile.
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);

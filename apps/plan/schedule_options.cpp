@@ -29,8 +29,7 @@ std::vector<plan::Recompute> recompute_of(const std::string& text) {
   std::vector<plan::Recompute> modes;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    modes.push_back(
-        parse_enum<plan::Recompute>(text.substr(begin, end - begin), "--recompute", ErrorKind::usage));
+    modes.push_back(cli::typed_name<plan::Recompute>(text.substr(begin, end - begin), "--recompute"));
     begin = end + 1;
   }
   return modes;

@@ -82,7 +82,7 @@ void print(const ShowOptions& options, const Shown& shown, const Simulated* simu
     std::cout << dump_json(plan_json(plan, throughput));
     return;
   }
-  std::cout << plan_text(plan, throughput, cli::use_color(shell));
+  std::cout << plan_text(plan, throughput, shell);
   if (options.programs) std::cout << '\n' << programs_text(plan);
   if (options.timeline) std::cout << '\n' << timeline(*simulated, options.pictures, cli::use_color(shell));
 }

@@ -140,7 +140,7 @@ std::string stage_table(const Plan& plan, bool color) {
   cli::Table table({{"stage"},
                     {"layers"},
                     {"from .. to", cli::Align::left},
-                    {"devices", cli::Align::left},
+                    {"devices", cli::Align::left, cli::Overflow::wrap},
                     {"busy ms"},
                     {"of step"},
                     {"peak MiB"},

@@ -13,6 +13,7 @@
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/trainer_options.h"
+#include "apps/plan/warnings.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/counted.h"
@@ -105,11 +106,14 @@ std::string cell_of(const std::optional<double>& value, double unit) {
   return value ? cli::cell(*value / unit) : "-";
 }
 
+constexpr std::size_t kReason = 14;  ///< `infeasible (1)`
+
 /// Of a model of tokens their number in place of samples; utilisation, money and days where they are known.
 std::vector<Figure> figures_for(const plan::Throughput& known) {
   using F = plan::SweepFigures;
   std::vector<Figure> list{
-      {{"stages on replicas", cli::Align::left}, [](const F& f) { return f.stages + " on " + f.replicas; }},
+      {{"stages on replicas", cli::Align::left, cli::Overflow::wrap, kReason},
+       [](const F& f) { return f.stages + " on " + f.replicas; }},
       {{"step ms"}, [](const F& f) { return cli::cell(f.step.count() * 1e3); }},
       {{known.of_tokens() ? "tokens/s" : "samples/s"},
        [](const F& f) { return cli::cell(f.throughput.items_per_s()); }},
@@ -145,7 +149,8 @@ std::vector<Figure> figures_for(std::span<const plan::SweepRow> rows) {
 /// `with_front`: a last column marks the Pareto front.
 std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
   const std::vector<Figure> figures = figures_for(rows);
-  std::vector<cli::Column> columns{{"devices"}, {"schedule", cli::Align::left}, {"M"}};
+  std::vector<cli::Column> columns{
+      {"devices"}, {"schedule", cli::Align::left, cli::Overflow::shorten, cli::kWhole}, {"M"}};
   for (const Figure& figure : figures) columns.push_back(figure.column);
   const std::vector<cli::Column> of_profile = profile_columns(rows);
   columns.insert(columns.end(), of_profile.begin(), of_profile.end());
@@ -213,6 +218,8 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
   const std::vector<plan::SweepRow> rows = rows_of(options, cases);
+  for (const PlanningCase& one : cases) warn_about(one.profile, one.cluster);
+  say_of_cards(options.cluster);
 
   if (csv.wanted()) csv.write(plan::sweep_csv(rows));
   if (svg.wanted()) {

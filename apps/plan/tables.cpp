@@ -65,9 +65,9 @@ std::string recompute_line(const Plan& plan) {
 }
 
 std::string alternatives_table(const Plan& plan) {
-  std::vector<cli::Column> columns{{"schedule", cli::Align::left},
-                                   {"layers", cli::Align::left},
-                                   {"replicas", cli::Align::left},
+  std::vector<cli::Column> columns{{"schedule", cli::Align::left, cli::Overflow::wrap, 12},
+                                   {"layers", cli::Align::left, cli::Overflow::wrap, 12},
+                                   {"replicas", cli::Align::left, cli::Overflow::wrap},
                                    {"M"},
                                    {"step ms"},
                                    {"peak MiB"},
@@ -118,27 +118,56 @@ std::string machines_text(const Plan& plan) {
   return text;
 }
 
+/// `expected 1.01 s per step, 197.1 % above ..`, where what varies decides.
+std::string expected_text(const plan::Prediction& predicted) {
+  constexpr double kMuch = 0.1;
+  if (!predicted.expected_step) return "";
+  const double beyond = *predicted.expected_step / predicted.step - 1;
+  if (beyond <= kMuch) return "";
+  return "expected " + to_text(*predicted.expected_step) + " per step, " + cli::percent(beyond) +
+         " above that of the median times: the profile's times vary\n";
+}
+
+/// What a reader must know of the search, a line each: schedules left out, an early end. All of it where
+/// `whole`.
+std::string search_text(const std::string& search, bool whole) {
+  if (whole) return search + '\n';
+  std::string text;
+  for (std::size_t begin = 0; begin < search.size();) {
+    const std::size_t end = std::min(search.find("; ", begin), search.size());
+    const std::string part = search.substr(begin, end - begin);
+    begin = end + 2;
+    const bool open = part.find("only estimates") != std::string::npos;  // to who asks for one
+    if (part.starts_with("left out: ") || part.starts_with("cut short"))
+      text += part + (open ? "; --schedule NAME plans one all the same\n" : "\n");
+  }
+  return text;
+}
+
 /// What is promised and how good it is; of a plan by hand that says neither, nothing.
-std::string promise_text(const Plan& plan) {
+std::string promise_text(const Plan& plan, bool verbose) {
   const plan::Prediction& predicted = plan.predicted;
   if (predicted.workers.empty()) return "the plan has no prediction (/predicted)\n";
   std::string text = "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
                      " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
-                     to_text(predicted.makespan) + '\n';
+                     to_text(predicted.makespan) + '\n' + expected_text(predicted);
   if (plan.certificate.search.empty()) return text;
-  return text + "lower bound " + to_text(plan.certificate.lower_bound) + ", objective " +
-         to_text(plan.certificate.objective) + ", gap " + cli::percent(plan.certificate.gap) + "  (" +
-         plan.certificate.search + ")\n";
+  return text + "lower bound " + to_text(plan.certificate.lower_bound) + ", gap " +
+         cli::percent(plan.certificate.gap) + '\n' + search_text(plan.certificate.search, verbose);
 }
 
 }  // namespace
 
-std::string plan_title(const Plan& plan) {
-  std::string title =
-      cli::shown(plan.model.name) + ": " + plan.schedule.name + " (" +
-      std::string(name_of(plan.schedule.weight_policy)) + "), " + counted(std::ssize(plan.stages), "stage") +
-      ", replicas " + counted_runs(plan::replicas_text(plan), '-') + ", mini-batch " +
-      std::to_string(plan.training.mini_batch) + " = " + counted(plan.training.micro_batches, "micro-batch");
+std::string plan_title(const Plan& plan) { return cli::shown(plan.model.name) + ": " + plan_description(plan); }
+
+std::string plan_description(const Plan& plan) {
+  std::string stages = counted(std::ssize(plan.stages), "stage");
+  if (plan.stages.size() == 1)  // whatever the schedule
+    stages += plan.workers.size() == 1 ? " (no pipeline)" : " (data parallelism)";
+  std::string title = plan.schedule.name + " (" + std::string(name_of(plan.schedule.weight_policy)) + "), " +
+                      stages + ", replicas " + counted_runs(plan::replicas_text(plan), '-') + ", mini-batch " +
+                      std::to_string(plan.training.mini_batch) + " = " +
+                      counted(plan.training.micro_batches, "micro-batch");
   if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));
@@ -147,9 +176,10 @@ std::string plan_title(const Plan& plan) {
   return title;
 }
 
-std::string plan_text(const Plan& plan, const std::optional<plan::Throughput>& throughput, bool color) {
-  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, color) + '\n';
-  text += promise_text(plan) + (throughput ? plan::to_text(*throughput) : "");
+std::string plan_text(const Plan& plan, const std::optional<plan::Throughput>& throughput,
+                      const cli::Shell& shell) {
+  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, cli::use_color(shell)) + '\n';
+  text += promise_text(plan, shell.verbosity > 0) + (throughput ? plan::to_text(*throughput) : "");
   text += calibration_text(plan) + machines_text(plan);
   text += recompute_line(plan) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/cli/shell.h"
 #include "libplan/peers/peer.h"
 #include "libplan/plan.h"
 #include "libplan/report/throughput.h"
@@ -12,10 +13,13 @@ namespace pp::plan_tool {
 
 /// One line: model, schedule, sizes.
 std::string plan_title(const plan::Plan& plan);
+/// The same without the model.
+std::string plan_description(const plan::Plan& plan);
 
 /// The title, then the stages with the bottleneck marked, the promise, also in tokens and money, the bound and
-/// the alternatives. `throughput`: of a plan with a prediction.
-std::string plan_text(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput, bool color);
+/// the alternatives; with -v also what was searched. `throughput`: of a plan with a prediction.
+std::string plan_text(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput,
+                      const cli::Shell& shell);
 
 /// The plan as JSON, with `throughput` where it says more than samples per second.
 Json plan_json(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput);

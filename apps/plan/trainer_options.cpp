@@ -11,9 +11,7 @@ void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer
   command
       .add_option_function(
           "--for",
-          [&trainer](const std::string& text) {
-            trainer = parse_enum<plan::Trainer>(text, "--for", ErrorKind::usage);
-          },
+          [&trainer](const std::string& text) { trainer = cli::typed_name<plan::Trainer>(text, "--for"); },
           "search only plans that this trainer can run: " + list_names<plan::Trainer>())
       .type_name("TRAINER")
       .group("Search");

@@ -1,5 +1,6 @@
 #include "apps/plan/warnings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -7,7 +8,11 @@
 
 #include "apps/cli/log.h"
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
+#include "libplan/report/unequal_layers.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/device_name.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan_tool {
 namespace {
@@ -18,6 +23,33 @@ std::string enumeration(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i)
     text.append(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ").append(names[i]);
   return text;
+}
+
+void warn_of_few_micro_batches(const plan::Plan& plan) {
+  const int micro_batches = plan.training.micro_batches;
+  const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
+  if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
+  cli::warn(counted(micro_batches, "micro-batch") + " cannot keep " + std::to_string(depth) +
+            " stages busy: the bubble is " + cli::percent(plan.predicted.bubble_fraction) + "; take at least " +
+            std::to_string(depth) + ", or fewer stages");
+}
+
+void warn_of_idle_stages(const plan::Plan& plan) {
+  constexpr double kNextToNothing = 0.1;
+  const auto busy = [&](const plan::Stage& stage) {
+    Seconds most{};
+    for (const WorkerId worker : stage.workers)
+      most = std::max(most, plan.predicted.workers[index(worker)].busy);
+    return most;
+  };
+  const auto idle = std::ranges::min_element(plan.stages, {}, busy);
+  const auto full = std::ranges::max_element(plan.stages, {}, busy);
+  if (busy(*idle) >= kNextToNothing * busy(*full)) return;
+  cli::warn("stage " + std::to_string(idle - plan.stages.begin()) + " has " +
+            cli::percent(busy(*idle) / busy(*full)) + " of the work of stage " +
+            std::to_string(full - plan.stages.begin()) +
+            ": its device hardly helps; see that the profile's times of the layers are right, or plan with "
+            "fewer devices");
 }
 
 }  // namespace
@@ -42,15 +74,27 @@ void warn_about(const Profile& profile) {
     cli::warn("the layers of the profile add up to " + enumeration(ratios) +
               " of the whole model; profile again on a quieter machine");
   }
+  if (const auto unequal = plan::unequal_layers(profile)) {
+    cli::warn(counted(unequal->layers, "layer") + " of the profile are equal, but take from " +
+              to_text(unequal->least) + " (" + cli::shown(unequal->fastest) + ") to " + to_text(unequal->most) +
+              " (" + cli::shown(unequal->slowest) + "); profile again on a quieter machine, without --quick");
+  }
+}
+
+void warn_about(const Profile& profile, const Cluster& cluster) {
+  const auto other = std::ranges::find_if(cluster.devices, [&](const Device& device) {
+    return device.speed == 1 && !names_model(profile.device.name, device.model);
+  });
+  if (other == cluster.devices.end() || profile.device.name.empty()) return;
+  cli::warn("the profile's times are of " + cli::shown(profile.device.name) + ", the cluster has " +
+            cli::shown(other->model) +
+            ": only its links and memory count; profile such a device, or estimate " +
+            "its times with pp-profile estimate --device-spec");
 }
 
 void warn_about(const plan::Plan& plan) {
-  const int micro_batches = plan.training.micro_batches;
-  const int depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
-  if (!plan::require_schedule(plan.schedule.name).synchronous || micro_batches >= depth) return;
-  cli::warn(counted(micro_batches, "micro-batch") + " cannot keep " + std::to_string(depth) +
-            " stages busy: the bubble is " + cli::percent(plan.predicted.bubble_fraction) + "; take at least " +
-            std::to_string(depth) + ", or fewer stages");
+  warn_of_few_micro_batches(plan);
+  warn_of_idle_stages(plan);
 }
 
 }  // namespace pp::plan_tool

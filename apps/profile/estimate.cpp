@@ -1,6 +1,7 @@
 // pp-profile estimate: a profile by arithmetic, for a device that is not at hand.
 #include "libprofile/estimate/estimate.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,7 +22,7 @@ struct EstimateOptions {
   std::string device;
   std::string output;
   std::string sizes = "1,2,4,8,16";
-  DType dtype = DType::float32;
+  std::optional<DType> dtype;
   int tensor = 1;
   bool whole_positions = false;
   bool checkpoint = false;
@@ -42,9 +43,17 @@ std::optional<Link> tensor_link_of(const EstimateOptions& options, const profile
   return link;
 }
 
+/// As typed; else that of the model's config.json, if the device has rates for it.
+DType type_for(const EstimateOptions& options, const profile::DeviceSpec& device) {
+  if (options.dtype) return *options.dtype;
+  const DType declared = declared_type(options.model).value_or(DType::float32);
+  const bool known = std::ranges::count(device.types, declared, &profile::TypeRates::dtype) > 0;
+  return known ? declared : DType::float32;
+}
+
 profile::EstimateOptions settings_of(const EstimateOptions& options, const profile::DeviceSpec& device) {
   profile::EstimateOptions settings{.automatic_sizes = options.sizes == "auto",
-                                    .dtype = options.dtype,
+                                    .dtype = type_for(options, device),
                                     .tensor_degree = options.tensor,
                                     .sequence_parallel = !options.whole_positions,
                                     .checkpoint = options.checkpoint,
@@ -116,7 +125,14 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       .add_option("--micro-batch-sizes", options->sizes,
                   "samples per micro-batch, rising; auto: 1, 2, 4, ... as long as every layer fits the device")
       .type_name("LIST");
-  cli::add_enum(command, "--dtype", options->dtype, "floating type of weights and activations");
+  command
+      .add_option_function(
+          "--dtype",
+          [&type = options->dtype](const std::string& text) { type = cli::typed_name<DType>(text, "--dtype"); },
+          "floating type of weights and activations: " + list_names<DType>())
+      .type_name("NAME")
+      .choices(cli::all_names<DType>())
+      .default_str("the torch_dtype of a config.json, bfloat16 for its float16; else float32");
   command.add_flag(
       "--checkpoint", options->checkpoint,
       "every block of layers, such as block3, runs its forward again in its backward and keeps its "

@@ -58,7 +58,7 @@ plan::TimeUnit time_unit(const ImportOptions& options) {
     throw Error(ErrorKind::usage,
                 "Piper's files do not say their unit of time; add --time-unit s or --time-unit ms");
   }
-  return parse_enum<plan::TimeUnit>(options.time_unit, "--time-unit", ErrorKind::usage);
+  return cli::typed_name<plan::TimeUnit>(options.time_unit, "--time-unit");
 }
 
 Profile import_sailor(std::string_view text, const ImportOptions& options) {

@@ -50,10 +50,34 @@ ModelGraph parse(std::string_view text, const std::string& arguments) {
 
 }  // namespace
 
+namespace {
+
+std::optional<Document> document_of(const std::string& model) {
+  if (const auto path = document_at(model)) return Document{*path, {}};
+  return document_with_arguments(model);
+}
+
+}  // namespace
+
+std::optional<DType> declared_type(const std::string& model) {
+  const std::optional<Document> document = document_of(model);
+  if (!document || document->path == "-") return std::nullopt;
+  return cli::load(document->path, [](std::string_view text) -> std::optional<DType> {
+    const Json json = parse_json(text);
+    if (!model::is_hugging_face_config(json)) return std::nullopt;
+    for (const char* key : {"torch_dtype", "dtype"}) {
+      const auto found = json.find(key);
+      if (found == json.end() || !found->is_string()) continue;
+      const auto name = found->get<std::string>();
+      const std::optional<DType> type = name == "float16" ? DType::bfloat16 : find_enum<DType>(name);
+      return type && is_floating(*type) ? type : std::nullopt;
+    }
+    return std::nullopt;
+  });
+}
+
 ModelGraph load_model(const std::string& model) {
-  std::optional<Document> document;
-  if (const auto path = document_at(model)) document = Document{*path, {}};
-  if (!document) document = document_with_arguments(model);
+  const std::optional<Document> document = document_of(model);
   if (!document) return model::build_family(model);
   return cli::load(document->path, [&](std::string_view text) { return parse(text, document->arguments); });
 }

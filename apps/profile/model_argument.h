@@ -1,6 +1,7 @@
 // MODEL on the command line: a model.json, a config.json of Hugging Face, or a built-in family with arguments.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "libprofile/core/model/model_graph.h"
@@ -11,5 +12,9 @@ namespace pp::profile_tool {
 /// a family. A config.json takes arguments as a family does: `config.json:sequence=512,layers=4`. Throws
 /// pp::Error.
 ModelGraph load_model(const std::string& model);
+
+/// The type of weights that a config.json names, bfloat16 for float16; nothing for others, and for what comes
+/// by stdin. Throws pp::Error.
+std::optional<DType> declared_type(const std::string& model);
 
 }  // namespace pp::profile_tool

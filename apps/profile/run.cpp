@@ -194,7 +194,7 @@ void add_run(const cli::Command& app, cli::Shell& shell) {
       .add_option_function(
           "--autocast",
           [options](const std::string& text) {
-            options->profile.autocast = parse_enum<Autocast>(text, "--autocast", ErrorKind::usage);
+            options->profile.autocast = cli::typed_name<Autocast>(text, "--autocast");
           },
           "measure under LibTorch's autocast to this type: " + list_names<Autocast>() +
               "; plans of the profile run under it")

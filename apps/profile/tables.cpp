@@ -9,6 +9,7 @@
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/model/product_flops.h"
 
 namespace pp::profile_tool {
 namespace {
@@ -140,6 +141,8 @@ std::string profile_summary(const Profile& profile) {
                      " layers, " + std::to_string(parameters) + " parameters, " +
                      (frozen > Bytes(0) ? to_text(frozen) + " of them not trained, " : "") +
                      std::string(name_of(profile.dtype));
+  if (const std::int64_t tokens = tokens_per_sample(resolve(profile.model)); tokens > 0)
+    text += ", samples of " + counted(tokens, "token");
   if (profile.memory_format != MemoryFormat::contiguous)
     text += ", " + std::string(name_of(profile.memory_format));
   if (profile.autocast) text += ", under autocast to " + std::string(name_of(*profile.autocast));

@@ -69,9 +69,7 @@ void add_execution_options(const cli::Command& command, PlanFiles& files, run::E
   command
       .add_option_function(
           "--autocast",
-          [&run](const std::string& text) {
-            run.autocast = parse_enum<Autocast>(text, "--autocast", ErrorKind::usage);
-          },
+          [&run](const std::string& text) { run.autocast = cli::typed_name<Autocast>(text, "--autocast"); },
           "type of the products in forwards: " + list_names<Autocast>())
       .type_name("NAME")
       .group(group);

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "libplan/answer/typed_bytes.h"
 #include "libplan/request/machine.h"
 #include "libplan/search/candidates/placed.h"
+#include "libprofile/core/counted.h"
 
 namespace pp::plan {
 namespace {
@@ -53,30 +55,16 @@ std::size_t enough_devices(const Problem& problem) {
   return enough;
 }
 
-/// As people type it and parse_bytes() reads it: `9MB`, `1.5GiB`, below 1 MB the digits alone. Rounded up to
-/// two decimals where no unit takes it as it is.
-std::string typed_bytes(std::int64_t bytes) {
-  constexpr std::int64_t kMega = 1'000'000;
-  const auto decimal = [&](std::int64_t unit, const char* name) -> std::string {
-    if (bytes < unit || bytes % (unit / 1000) != 0) return {};
-    std::string text = std::to_string(bytes / unit);
-    std::string rest = std::to_string(1000 + bytes % unit / (unit / 1000)).substr(1);
-    while (!rest.empty() && rest.back() == '0') rest.pop_back();
-    return text + (rest.empty() ? "" : "." + rest) + name;
-  };
-  for (const auto& [unit, name] :
-       {std::pair{kMega * kMega, "TB"}, std::pair{kMega * 1000, "GB"}, std::pair{kMega, "MB"}}) {
-    if (const std::string text = decimal(unit, name); !text.empty()) return text;
-  }
-  for (const auto& [shift, name] : {std::pair{40, "TiB"}, std::pair{30, "GiB"}, std::pair{20, "MiB"}}) {
-    const std::int64_t unit = std::int64_t{1} << shift;
-    if (bytes < unit) continue;
-    const std::int64_t hundredths = bytes / unit * 100 + (bytes % unit * 100 + unit - 1) / unit;
-    std::string text = std::to_string(hundredths / 100);
-    if (hundredths % 100 != 0) text += "." + std::to_string(100 + hundredths % 100).substr(1);
-    return text + name;
-  }
-  return std::to_string(bytes);
+/// `24 GPUs (3 nodes)`: so many devices of the problem, which tensor groups are made of, and their nodes where
+/// they fill several.
+std::string devices_text(const Problem& problem, std::size_t devices) {
+  const std::vector<Device>& given = problem.cluster.devices;
+  const std::ptrdiff_t in_node = std::ranges::count(given, given.front().node, &Device::node);
+  const auto count = static_cast<std::ptrdiff_t>(devices);
+  const int degree = problem.profile.tensor_degree;
+  std::string text = degree > 1 ? counted(count * degree, "GPU") : counted(count, "device");
+  const bool nodes = !given.front().node.empty() && count % in_node == 0 && count > in_node;
+  return text + (nodes ? " (" + counted(count / in_node, "node") + ")" : "");
 }
 
 /// `limit` bytes per device: an option where the devices have them, else other devices.
@@ -85,10 +73,7 @@ std::string more_memory(const Problem& problem, std::int64_t limit) {
     return device.memory.value == 0 || device.memory.value >= limit;
   });
   if (there) return "--memory-limit " + typed_bytes(limit);
-  const double usable = problem.request.memory_limit ? 1 : 1 - problem.request.reserve;
-  constexpr double kMost = 9e18;
-  const auto bytes = static_cast<std::int64_t>(std::min(std::ceil(static_cast<double>(limit) / usable), kMost));
-  const std::string text = typed_bytes(bytes);
+  const std::string text = typed_bytes(device_bytes(limit, problem.request));
   return "devices with " + text + (std::isdigit(text.back()) != 0 ? " bytes" : "") + " of memory each";
 }
 
@@ -180,7 +165,7 @@ std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smal
     if (!option.empty()) text.append(text.empty() ? "" : ", or ").append(option);
   }
   if (!text.empty()) return text;
-  if (const std::size_t devices = enough_devices(problem)) return std::to_string(devices) + " devices";
+  if (const std::size_t devices = enough_devices(problem)) return devices_text(problem, devices);
   return smallest_limit ? more_memory(problem, smallest_limit->value) : std::string();
 }
 

@@ -143,9 +143,12 @@ PlacedFactors placed_factors(const MeasuredRun& run, StageId stage, std::size_t 
   PlacedFactors placed{.stage = stage_factors(layers.layers, operations),
                        .measured = {},
                        .device = device_of(run.plan, layers.workers[replica]),
+                       .work = {},
                        .last = index(stage) + 1 == run.plan.stages.size()};
   for (const LayerFactor& one : kLayerFactors)
     if (operations.has(one.kind)) placed.measured.push_back(one.kind);
+  for (const OpKind kind : placed.measured)
+    placed.work += Seconds(operations.of(kind).promised) / static_cast<double>(layers.workers.size());
   if (const Pair update = operations.of(OpKind::update)) {
     placed.measured_update = update.measured;
     placed.promised_update = update.promised;
@@ -176,9 +179,14 @@ std::vector<Place> places_of(std::span<const RunFactors> runs) {
   std::map<std::pair<std::size_t, int>, int> columns;  // by run and device
   TwoWayTable table;
   std::vector<Place> places;
+  constexpr int kNone = -1;
   std::vector<int> column_of;  // of each place
   for (std::size_t run = 0; run < runs.size(); ++run) {
+    const std::vector<const PlacedFactors*> barely = barely_used(runs[run]);
     for (const PlacedFactors& one : runs[run].places) {
+      places.push_back({&one});
+      column_of.push_back(kNone);
+      if (std::ranges::count(barely, &one) > 0) continue;
       const int device = devices.emplace(key_of(one.device), std::ssize(devices)).first->second;
       const auto [column, added] = columns.emplace(std::pair(run, device), std::ssize(columns));
       if (added) table.devices.push_back(device);
@@ -190,13 +198,13 @@ std::vector<Place> places_of(std::span<const RunFactors> runs) {
           table.cells.push_back({row, column->second, *ratio});
         }
       }
-      places.push_back({&one});
-      column_of.push_back(column->second);
+      column_of.back() = column->second;
     }
   }
   table.rows = static_cast<int>(rows.size());
   const TwoWayFactors factors = two_way_factors(table);
   for (std::size_t i = 0; i < places.size(); ++i) {
+    if (column_of[i] == kNone) continue;
     const double device = factors.columns[static_cast<std::size_t>(column_of[i])];
     if (std::max(device, 1 / device) > kSameSpeed) places[i].device = device;
   }
@@ -265,6 +273,17 @@ std::vector<MeasuredSpeed> speeds_of(const std::vector<Place>& places) {
 }
 
 }  // namespace
+
+std::vector<const PlacedFactors*> barely_used(const RunFactors& run) {
+  std::map<std::string, Seconds> work;
+  for (const PlacedFactors& place : run.places) work[key_of(place.device)] += place.work;
+  Seconds most{};
+  for (const auto& [device, seconds] : work) most = std::max(most, seconds);
+  std::vector<const PlacedFactors*> barely;
+  for (const PlacedFactors& place : run.places)
+    if (work[key_of(place.device)] < kComparable * most) barely.push_back(&place);
+  return barely;
+}
 
 RunFactors factors_of(const MeasuredRun& run, const Profile& profile) {
   check_run(run, profile);

@@ -38,6 +38,7 @@ struct PlacedFactors {
   StageFactors stage;
   std::vector<OpKind> measured;                     ///< F, B, I, W of these
   Device device;                                    ///< as the run's plan has it
+  Seconds work{};                                   ///< promised of its micro-batches, for one of the stage
   double measured_update = 0, promised_update = 0;  ///< seconds
   bool last = false;                                ///< of the pipeline: the loss is among its layers
   bool operator==(const PlacedFactors&) const = default;
@@ -57,6 +58,13 @@ RunFactors factors_of(const MeasuredRun& run, const Profile& profile);
 
 /// Device factors within this one are noise.
 inline constexpr double kSameSpeed = 1.1;
+
+/// A device that did less than this share of the work of the busiest tells nothing of speeds: fixed costs are
+/// what it took.
+inline constexpr double kComparable = 0.1;
+
+/// The places of a run whose devices did too little for that; their layers take what was off.
+std::vector<const PlacedFactors*> barely_used(const RunFactors& run);
 
 /// What is the devices' doing is told from what is the layers' by two_way_factors() over all runs. A device's
 /// speed is that of the last run in which it stood; the factor of a layer is the median, over runs and devices,

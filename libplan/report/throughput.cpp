@@ -39,7 +39,7 @@ std::vector<Passes> passes_of(const Plan& plan) {
 
 /// Of a sample: what the model asks for, and what the devices do.
 struct SampleFlops {
-  double model = 0, hardware = 0;
+  double model = 0, hardware = 0, masked = 0;
 };
 
 SampleFlops sample_flops(const Plan& plan, const ResolvedModel& model) {
@@ -53,6 +53,7 @@ SampleFlops sample_flops(const Plan& plan, const ResolvedModel& model) {
       const PassFlops& flops = *by_name.at(layer);
       const double asked = flops.forward + (passes[s].backward ? flops.backward : 0);
       sum.model += asked;
+      sum.masked += passes[s].backward ? flops.masked : flops.masked / 3;
       sum.hardware += asked + passes[s].again() * flops.forward;
     }
     for (const std::string& layer : plan.stages[s].recompute) sum.hardware += by_name.at(layer)->forward;
@@ -92,12 +93,20 @@ std::string flops_text(double per_s) {
 const char* device_word(const Throughput& t) { return t.kind == DeviceKind::cuda ? "GPU" : "device"; }
 const char* item_word(const Throughput& t) { return t.of_tokens() ? "tokens" : "samples"; }
 
+/// `; 42.1 % without pairs that a causal mask hides`, where these are many.
+std::string masked_text(const Throughput& t, double share) {
+  constexpr double kMany = 0.2;
+  if (t.masked_share <= kMany) return "";
+  return formatted("; %.1f %% without pairs that a causal mask hides", 100 * share * (1 - t.masked_share));
+}
+
 std::string flops_line(const Throughput& t) {
   const double devices = t.devices;
   std::string text =
       flops_text(t.model_flops_per_s / devices) + " per " + device_word(t) + " of the model's products";
   if (const auto share = t.model_utilisation())
-    text += formatted(" (MFU %.1f %% of ", 100 * *share) + flops_text(*t.peak_flops_per_s) + ")";
+    text += formatted(" (MFU %.1f %% of ", 100 * *share) + flops_text(*t.peak_flops_per_s) +
+            masked_text(t, *share) + ")";
   if (t.hardware_flops_per_s > t.model_flops_per_s) {
     text += ", " + flops_text(t.hardware_flops_per_s / devices) + " with what runs again";
     if (const auto share = t.hardware_utilisation()) text += formatted(" (HFU %.1f %%)", 100 * *share);
@@ -141,6 +150,7 @@ Throughput throughput_of(const Plan& plan, const TrainingBudget& budget) {
   const SampleFlops flops = sample_flops(plan, model);
   t.model_flops_per_s = t.samples_per_s * flops.model;
   t.hardware_flops_per_s = t.samples_per_s * flops.hardware;
+  if (flops.model > 0) t.masked_share = flops.masked / flops.model;
   t.peak_flops_per_s = plan.peak_flops_per_s;
   t.price_per_hour = budget.price_per_hour;
   t.samples = budget.samples;
@@ -184,6 +194,7 @@ Json to_json(const Throughput& t) {
     add("hardware_flops_per_s_per_device", t.hardware_flops_per_s / t.devices);
   }
   add("peak_flops_per_s", t.peak_flops_per_s);
+  if (t.masked_share > 0) json["masked_share"] = t.masked_share;
   add("mfu", t.model_utilisation());
   add("hfu", t.hardware_utilisation());
   add("price_per_hour", t.price_per_hour);

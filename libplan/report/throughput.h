@@ -22,9 +22,10 @@ struct Throughput {
   DeviceKind kind = DeviceKind::cpu;
   int devices = 1;  ///< of the cluster, whether the plan uses them or not
   double samples_per_s = 0;
-  double tokens_per_sample = 0;                 ///< 0: the model has no tokens
-  double model_flops_per_s = 0;                 ///< product_flops(); 0: not known
-  double hardware_flops_per_s = 0;              ///< and the forwards that run again
+  double tokens_per_sample = 0;     ///< 0: the model has no tokens
+  double model_flops_per_s = 0;     ///< product_flops(); 0: not known
+  double hardware_flops_per_s = 0;  ///< and the forwards that run again
+  double masked_share = 0;          ///< of the model's FLOPs: pairs of positions that a causal mask hides
   std::optional<double> peak_flops_per_s = {};  ///< of a device
   std::optional<double> price_per_hour = {};    ///< of a device
   std::optional<double> samples = {};           ///< to train on in all

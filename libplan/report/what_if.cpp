@@ -7,10 +7,13 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/cost/constants.h"
+#include "libplan/cost/stage_bytes.h"
 #include "libplan/plan_recompute.h"
 #include "libplan/request/machine.h"
+#include "libplan/request/request.h"
 #include "libplan/search/candidates/collect_candidates.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -63,9 +66,9 @@ std::pair<Cluster, PlanRequest> without_limits(Cluster cluster, PlanRequest requ
   return {std::move(cluster), std::move(request)};
 }
 
-/// Of the best plan of the changed request, if it takes at most this `share` of the step of `plan`.
-std::optional<Seconds> faster_step(const Plan& plan, const Profile& profile, const Cluster& cluster,
-                                   const PlanRequest& request, double share) {
+/// The best plan of the changed request, if it takes at most this `share` of the step of `plan`.
+std::optional<Plan> faster_plan(const Plan& plan, const Profile& profile, const Cluster& cluster,
+                                const PlanRequest& request, double share) {
   if (!has_time(request, cluster)) return std::nullopt;
   std::optional<Plan> best;
   try {
@@ -75,7 +78,19 @@ std::optional<Seconds> faster_step(const Plan& plan, const Profile& profile, con
   }
   if (!best || !has_time(request, cluster) || best->predicted.step >= share * plan.predicted.step)
     return std::nullopt;
-  return best->predicted.step;
+  return best;
+}
+
+/// Whether every device has room for its workers, and for those of the same hardware.
+bool has_room(const Plan& plan, const Cluster& cluster, const PlanRequest& request) {
+  return std::ranges::all_of(cluster.devices, [&](const Device& device) {
+    std::int64_t bytes = request.context_bytes.value;
+    for (std::size_t w = 0; w < plan.workers.size(); ++w) {
+      if (share_memory(device, cluster.devices[index(plan.workers[w].device)]))
+        bytes += plan.predicted.workers[w].memory.peak.value;
+    }
+    return bytes <= usable_bytes(device, request);
+  });
 }
 
 /// Plans the changes, in the order they are added.
@@ -133,7 +148,9 @@ std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile
                                                  const Cluster& cluster, const PlanRequest& request) {
   if (!is_limited(cluster, request)) return std::nullopt;
   const auto [roomy, free] = without_limits(cluster, request);
-  return faster_step(plan, profile, roomy, free, 1 - kRounding);
+  const std::optional<Plan> best = faster_plan(plan, profile, roomy, free, 1 - kRounding);
+  if (!best || has_room(*best, cluster, request)) return std::nullopt;  // a search that went another way
+  return best->predicted.step;
 }
 
 std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& profile, const Cluster& cluster,
@@ -148,7 +165,8 @@ std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& prof
   if (least.floor > kWorthSaying * plan.predicted.step.count()) return std::nullopt;
   PlanRequest again = request;
   again.recompute = RecomputeMode::automatic;
-  return faster_step(plan, profile, cluster, again, kWorthSaying);
+  const std::optional<Plan> best = faster_plan(plan, profile, cluster, again, kWorthSaying);
+  return best ? std::optional(best->predicted.step) : std::nullopt;
 }
 
 std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Cluster& cluster,

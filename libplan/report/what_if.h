@@ -22,8 +22,9 @@ struct WhatIf {
 std::string plan_summary(const Plan& plan);
 std::string plan_summary(const Alternative& other);
 
-/// The step of the best plan when devices have room for everything; nothing when memory is not limited, or does
-/// not slow `plan` down, or the observer of the request stops the search. Costs one make_plan().
+/// The step of the best plan when devices have room for everything, where that is faster and does not fit them;
+/// nothing otherwise, when memory is not limited, and when the observer of the request stops the search. Costs
+/// one make_plan().
 std::optional<Seconds> step_without_memory_limit(const Plan& plan, const Profile& profile,
                                                  const Cluster& cluster, const PlanRequest& request);
 

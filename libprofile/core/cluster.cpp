@@ -91,6 +91,7 @@ Cluster nested_cluster(std::span<const LevelSpec> levels, DeviceKind kind, Secon
     cluster.levels.push_back(level);
   }
   if (levels.size() < 2) return cluster;
+  cluster.levels.front().cards = levels[1].cards;
   for (Device& device : cluster.devices) {
     device.node = node_name(number(device.id) / levels.front().count);
     device.index = number(device.id) % levels.front().count;

@@ -29,6 +29,7 @@ struct Device {
   std::string node;        ///< empty: the only one
   Bytes memory;            ///< 0: unknown, no limit
   double speed = 1.0;      ///< relative to the profiled device
+  std::string model = {};  ///< words of the name that its profiles have, such as `H100`; empty: not said
   bool operator==(const Device&) const = default;
 };
 
@@ -94,10 +95,12 @@ int checked_device_count(std::span<const int> groups, int most = kDeviceLimit);
 /// `count` equal abstract devices joined by one level. `memory` 0: no limit.
 Cluster flat_cluster(int count, DeviceKind kind, BytesPerSecond bandwidth, Seconds latency, Bytes memory);
 
-/// `count` groups of the level inside it (innermost: devices), joined at this rate.
+/// `count` groups of the level inside it (innermost: devices), joined at this rate. `cards`: of the second
+/// level, the network cards of each group inside, each of this rate.
 struct LevelSpec {
   int count = 1;
   BytesPerSecond bandwidth;
+  int cards = 1;
   bool operator==(const LevelSpec&) const = default;
 };
 

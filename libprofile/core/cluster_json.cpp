@@ -147,6 +147,7 @@ Device device_from_json(ObjectReader& reader) {
   if (reader.has("node")) device.node = reader.text("node");
   if (reader.has("memory_bytes")) device.memory = Bytes(reader.integer("memory_bytes"));
   if (reader.has("speed")) device.speed = reader.number("speed", {.min = 1e-6, .max = 1e6});
+  if (reader.has("model")) device.model = reader.text("model");
   return device;
 }
 
@@ -156,6 +157,7 @@ Json to_json(const Device& device) {
   json["node"] = device.node;
   json["memory_bytes"] = device.memory.value;
   json["speed"] = device.speed;
+  if (!device.model.empty()) json["model"] = device.model;
   return json;
 }
 

@@ -12,7 +12,8 @@ namespace {
 [[noreturn]] void refuse_scale(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
 bool alike(const Device& a, const Device& b) {
-  return a.kind == b.kind && a.memory == b.memory && a.speed == b.speed && a.cores.size() == b.cores.size();
+  return a.kind == b.kind && a.model == b.model && a.memory == b.memory && a.speed == b.speed &&
+         a.cores.size() == b.cores.size();
 }
 
 /// `whole_nodes`: the group is made of them.

@@ -1,6 +1,7 @@
 #include "libprofile/core/nearest_name.h"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 namespace pp {
@@ -26,18 +27,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest_name(std::string_view word, std::span<const std::string> names) {
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  return small;
+}
+
+std::string nearest_name(std::string_view typed, std::span<const std::string> names) {
+  const std::string word = in_small_letters(typed);
   std::string nearest;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 4) + 1;
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : names) {
-    if (const std::size_t distance = edit_distance(word, name); distance < least) {
+    if (const std::size_t distance = edit_distance(word, in_small_letters(name)); distance < least) {
       least = distance;
       nearest = name;
     }
   }
   if (!nearest.empty() || word.size() < 4) return nearest;
   const auto begun =
-      std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(word); });
+      std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(typed); });
   return begun == names.end() ? "" : *begun;
 }
 

@@ -128,7 +128,8 @@ TEST_SUITE("apps/arguments") {
     const Folder folder;
     const Outcome one =
         folder.plan({"profile.json", "--devices", "1", "--mini-batch", "4", "--micro-batches", "1"});
-    CHECK(one.out.find(", 1 stage, replicas 1, mini-batch 4 = 1 micro-batch\n") != std::string::npos);
+    CHECK(one.out.find(", 1 stage (no pipeline), replicas 1, mini-batch 4 = 1 micro-batch\n") !=
+          std::string::npos);
     const Outcome two = folder.plan({"profile.json", "--devices", "2", "--bandwidth", "1e9", "--mini-batch",
                                      "4", "--micro-batches", "2", "--schedule", "1f1b", "--stages", "2"});
     CHECK(two.out.find(", 2 stages, replicas 1-1, mini-batch 4 = 2 micro-batches\n") != std::string::npos);

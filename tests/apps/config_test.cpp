@@ -66,6 +66,26 @@ TEST_SUITE("apps/config") {
     CHECK(other.err.find("takes no arguments: it is no config.json of Hugging Face") != std::string::npos);
   }
 
+  TEST_CASE("an estimate takes the file's type and says it beside the tokens of a sample") {
+    const Folder folder;
+    const auto first_line = [&](const Arguments& more) {
+      Arguments arguments{"estimate", "config.json", "--micro-batch-sizes", "1"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const std::string out = folder.output("pp-profile", arguments);
+      return out.substr(0, out.find('\n'));
+    };
+    const std::string h100 = pp::test::repository("configs/devices/h100.json");
+    CHECK(first_line({"--device-spec", h100}).ends_with(" parameters, bfloat16, samples of 64 tokens"));
+    CHECK(first_line({"--device-spec", h100, "--dtype", "fp32"}).ends_with(", float32, samples of 64 tokens"));
+    // A device without rates of that type.
+    const std::string core = pp::test::repository("configs/devices/cpu-core.json");
+    CHECK(first_line({"--device-spec", core}).ends_with(", float32, samples of 64 tokens"));
+    const Outcome half =
+        folder.run("pp-profile", {"estimate", "config.json", "--device-spec", h100, "--dtype", "bfloat"});
+    CHECK(half.err.find("--dtype: unknown name \"bfloat\"; did you mean bfloat16? ") != std::string::npos);
+    CHECK(first_line({"--device-spec", "H100"}) == first_line({"--device-spec", "h100"}));
+  }
+
   TEST_CASE("it is estimated, planned and trained; shards go out and in; bytes are shown as text") {
     const Folder folder;
     folder.output("pp-profile", {"estimate", "config.json:layers=2,sequence=16", "--device-spec",

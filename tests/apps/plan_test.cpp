@@ -243,7 +243,7 @@ TEST_SUITE("apps/plan") {
     const Outcome outcome = folder.plan(arguments);
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
-    CHECK(outcome.out.find("; cut short by the time limit: the best of what was searched until then)") !=
+    CHECK(outcome.out.find("\ncut short by the time limit: the best of what was searched until then\n") !=
           std::string::npos);
     CHECK(outcome.out.find("exact over") == std::string::npos);
     const pp::plan::Plan plan = pp::plan::parse_plan(pp::read_file(folder.path() / "plan.json"));

@@ -20,17 +20,29 @@ struct Weights {
   double share() const { return all > 0 ? trained / all : 0; }
 };
 
-/// `inside`: the part of `flops` that is products of two factors without weights.
-PassFlops with_backward(double flops, double inside, const Weights& weights, bool passes) {
-  PassFlops result{flops, 0};
-  if (passes) result.backward += weights.all > 0 ? flops + inside : 2 * flops;
-  result.backward += weights.share() * (flops - inside);
+/// Products of two factors without weights.
+struct Inside {
+  double flops = 0;
+  double masked = 0;  ///< of these
+};
+
+PassFlops with_backward(double flops, const Inside& inside, const Weights& weights, bool passes) {
+  PassFlops result{flops, 0, inside.masked};
+  if (passes) {
+    result.backward += weights.all > 0 ? flops + inside.flops : 2 * flops;
+    result.masked += 2 * inside.masked;
+  }
+  result.backward += weights.share() * (flops - inside.flops);
   return result;
 }
 
-double inside_of(const OpRow& row, const Attributes& attributes, const std::vector<TensorType>& inputs,
-                 double flops) {
-  return row.work.inside == nullptr ? 0 : std::min(row.work.inside(attributes, inputs).flops, flops);
+/// Of `rows` rows of an operation that takes `flops` for one.
+Inside inside_of(const OpRow& row, const Attributes& attributes, const std::vector<TensorType>& inputs,
+                 double flops, double rows = 1) {
+  if (row.work.inside == nullptr) return {};
+  const OpInside inside = row.work.inside(attributes, inputs);
+  const double counted = rows * std::min(inside.flops, flops);
+  return {counted, inside.one_kernel ? (1 - inside.computed) * counted : 0};
 }
 
 bool is_product(const OpRow* row) { return row != nullptr && row->work.kind == OpWork::Kind::products; }
@@ -40,7 +52,7 @@ PassFlops of_layer(const Layer& layer, const ResolvedLayer& resolved) {
   for (std::size_t p = 0; p < resolved.parameters.size(); ++p) weights.add(resolved, p);
   const bool passes = resolved.backward && std::ranges::any_of(resolved.input_gradient, std::identity());
   const double flops = resolved.forward_flops.value;
-  if (layer.call) return with_backward(flops, 0, weights, passes);
+  if (layer.call) return with_backward(flops, {}, weights, passes);
   const OpRow* row = find_op(layer.op);
   if (!is_product(row)) return {};
   return with_backward(flops, inside_of(*row, layer.attributes, resolved.inputs, flops), weights, passes);
@@ -49,14 +61,14 @@ PassFlops of_layer(const Layer& layer, const ResolvedLayer& resolved) {
 PassFlops of_node(const Layer& node, const ResolvedNode& resolved, const ResolvedLayer& layer) {
   Weights weights;
   for (const int parameter : resolved.parameters) weights.add(layer, at(parameter));
-  if (node.call) return with_backward(node.call->flops, 0, weights, layer.backward);
+  if (node.call) return with_backward(node.call->flops, {}, weights, layer.backward);
   const OpRow* row = find_op(node.op);
   if (!is_product(row)) return {};
   std::vector<TensorType> types;
   for (const RowTensor& input : resolved.inputs) types.push_back(input.type);
   const double flops = row->infer(node.attributes, types).forward_flops.value;
   const auto rows = static_cast<double>(resolved.inputs.front().rows);
-  return with_backward(rows * flops, rows * inside_of(*row, node.attributes, types, flops), weights,
+  return with_backward(rows * flops, inside_of(*row, node.attributes, types, flops, rows), weights,
                        layer.backward);
 }
 
@@ -76,6 +88,7 @@ std::vector<PassFlops> product_flops(const ResolvedModel& model) {
       const PassFlops node = of_node(layer.nodes[n], resolved.nodes[n], resolved);
       sum.forward += node.forward;
       sum.backward += node.backward;
+      sum.masked += node.masked;
     }
   }
   return flops;

@@ -10,9 +10,10 @@
 namespace pp {
 
 /// Per sample. `backward` has the gradients of inputs that are needed and of weights that are trained, each
-/// as many FLOPs as the forward: twice that where all of both are computed.
+/// as many FLOPs as the forward: twice that where all of both are computed. `masked`: of both together, pairs
+/// of positions that a causal mask hides, which a kernel of attention need not compute.
 struct PassFlops {
-  double forward = 0, backward = 0;
+  double forward = 0, backward = 0, masked = 0;
   bool operator==(const PassFlops&) const = default;
 };
 

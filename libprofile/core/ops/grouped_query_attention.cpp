@@ -69,12 +69,23 @@ void check_rotary(const Attributes& attributes, const Sizes& sizes) {
     refuse_attention("rotary_high_freq_factor must be above rotary_low_freq_factor");
 }
 
+/// Positions that a query sees when all of them are there: a window's, or all.
+double seen(const Attributes& attributes, const Sizes& sizes) {
+  const std::int64_t window = integer(attributes, "sliding_window");
+  return real(window > 0 ? std::min(window, sizes.length) : sizes.length);
+}
+
 /// Pairs of positions whose scores count: with a window those that a query sees, else all. A causal mask does
 /// not lower the count.
 double pairs(const Attributes& attributes, const Sizes& sizes) {
-  const std::int64_t window = integer(attributes, "sliding_window");
-  const std::int64_t seen = window > 0 ? std::min(window, sizes.length) : sizes.length;
-  return real(sizes.heads) * real(sizes.length) * real(seen);
+  return real(sizes.heads) * real(sizes.length) * seen(attributes, sizes);
+}
+
+/// Of these pairs, the share that a causal kernel computes: of l positions and a window of w, l w - w^2 / 2 of
+/// l w. A window of l is no window: a half.
+double computed(const Attributes& attributes, const Sizes& sizes) {
+  if (!boolean(attributes, "causal")) return 1;
+  return 1 - kCausalShare * seen(attributes, sizes) / real(sizes.length);
 }
 
 /// Of a pair: two products, softmax 5, a cap 3.
@@ -107,12 +118,11 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
   const double all =
       queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
   const double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes);
-  const bool whole = boolean(attributes, "causal") && integer(attributes, "sliding_window") == 0;
   OpInside inside{.kept = queries * real(sizes.value_width) + queries,
                   .moved = all,
                   .flops = flops,
                   .one_kernel = number(attributes, "soft_cap") == 0 && number(attributes, "dropout") == 0,
-                  .computed = whole ? kCausalShare : 1};
+                  .computed = computed(attributes, sizes)};
   const double scores = queries * rows;
   if (number(attributes, "soft_cap") > 0) {
     inside.kept += 2 * scores;

@@ -12,7 +12,7 @@ constexpr std::array kPlanningRows{
     ObjectRow{
         "device_place",
         "id count, kind 'cpu|cuda', index? count, cores? [count], node? text, memory_bytes? count, speed? "
-        "positive"},
+        "positive, model? text"},
     ObjectRow{"level",
               "name text, devices size, cards? size, bandwidth_bytes_per_s positive, latency_s? number, "
               "message_cost_s? number, overlap? share, duplex? 'full|half', fit_residual? number, samples? "

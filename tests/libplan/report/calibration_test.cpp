@@ -197,6 +197,33 @@ TEST_CASE("what promises are usually off by is the layers', also when a device a
   CHECK(found.layers[0].backward == exactly(1.3));
 }
 
+TEST_CASE("a device with next to no work says nothing of speeds, nor the other beside it") {
+  // Five layers of 4 + 1 ms on one device, one of a hundredth of that on the other: 0.2 % of all work. The
+  // large stage took five times as long, the small one as promised.
+  Profile profile = chain();
+  for (LayerPoint& point : profile.layers[5].points) {
+    for (TimeStat* time : {&point.forward, &point.backward}) *time = {time->median / 100, {}, {}, 0};
+  }
+  PlanRequest request = two_stages();
+  request.cuts = {5};
+  MeasuredRun run{"report", std::get<Plan>(make_plan(profile, make_cluster(2), request)), {}};
+  for (const int stage : {0, 1}) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const Seconds promised = promised_time(run.plan, run.plan.predicted, kind, StageId{stage});
+      run.operations.push_back({kind, StageId{stage}, (stage == 0 ? 5 : 1) * promised});
+    }
+  }
+  const RunFactors factors = factors_of(run, profile);
+  REQUIRE(barely_used(factors).size() == 1);
+  CHECK(barely_used(factors)[0]->stage.layers.front() == profile.layers[5].name);
+  const Calibration found = calibration_by(profile, {run});
+  CHECK(found.devices.empty());
+  REQUIRE(found.layers.size() == 5);
+  CHECK(found.layers[0].forward == exactly(5));
+  CHECK(barely_used(factors_of(slow_device(profile, 0, 2), profile)).size() <= 1);
+  CHECK(barely_used(factors_of(slow_device(chain(), 0, 2), chain())).empty());
+}
+
 TEST_CASE("replicas tell a slow device from slow layers") {
   // Layers that take 1.2 times as long on two devices, of which the second has 5/6 of its speed.
   const Profile profile = chain();

@@ -122,6 +122,46 @@ TEST_CASE("an asynchronous plan: the slow stage is never idle, and a replica of 
   check_silent(why, "Hint");
 }
 
+TEST_CASE("devices that would be enough are counted in GPUs and nodes") {
+  // Two groups of four GPUs, a node each, with 25 MB a GPU. Three layers of 8 MB of weights and as many of
+  // gradients: one layer a group fits, so three groups do.
+  Profile profile = make_profile({std::vector<test::LayerRow>(3, {1, 2, 8'000'000, 0, 0, 0, 0}), {}, {1}});
+  profile.tensor_degree = 4;
+  Cluster cluster = make_cluster(2);
+  for (Device& device : cluster.devices) device.node = number(device.id) == 0 ? "a" : "b";
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(4);
+  request.schedule = "1f1b";
+  request.memory_limit = Bytes(25'000'000);
+  const auto remedy = [&](const PlanRequest& asked) {
+    return std::get<Infeasible>(make_plan(profile, cluster, asked)).remedy;
+  };
+  CHECK(remedy(request) == "12 GPUs (3 nodes)");
+  profile.tensor_degree = 1;
+  CHECK(remedy(request) == "3 devices (3 nodes)");
+  cluster = make_cluster(2);
+  CHECK(remedy(request) == "3 devices");
+}
+
+TEST_CASE("a limit that nothing comes near changes no plan, and does not limit it") {
+  // Eight blocks and a head of another length behind links of 20 MB/ms: schedules of several stages per worker
+  // compete.
+  std::vector<test::LayerRow> rows(8, {4, 8, 50'000'000, 20'000'000, 40'000'000, 0, 0});
+  rows.push_back({3, 5, 60'000'000, 1'000'000, 10'000'000, 0, 0});
+  const Profile profile = make_profile({rows, {}, {1, 2, 4}});
+  for (const int devices : {2, 3, 4}) {
+    const Cluster cluster = flat_cluster(devices, DeviceKind::cpu, BytesPerSecond(2e10), Seconds(0), {});
+    PlanRequest request;
+    request.mini_batch = 16;
+    const Plan free = replanned(profile, cluster, request);
+    request.memory_limit = Bytes(std::int64_t{1} << 50);
+    const Plan limited = replanned(profile, cluster, request);
+    CHECK(plan_summary(limited) == plan_summary(free));
+    CHECK(limited.predicted.step == free.predicted.step);
+    check_silent(explain(limited, profile, cluster, request), "emory");
+  }
+}
+
 TEST_CASE("nothing fits: the stage, what it lacks, and a change that was planned") {
   // Two layers that keep 10 MB a micro-batch, one stage each, four micro-batches: gpipe holds 40 MB on either,
   // 1f1b two micro-batches on the first, 20 MB.

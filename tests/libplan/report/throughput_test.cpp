@@ -54,6 +54,18 @@ TEST_CASE("tokens, FLOP/s and shares of the peak") {
   CHECK_FALSE(t.duration());
 }
 
+TEST_CASE("where a causal mask hides much, the share of the peak stands also without it") {
+  Throughput t{.kind = DeviceKind::cuda, .samples_per_s = 1, .tokens_per_sample = 8, .model_flops_per_s = 7e11};
+  t.peak_flops_per_s = 1e12;
+  CHECK(to_text(t).find("(MFU 70.0 % of 1 TFLOP/s)\n") != std::string::npos);
+  t.masked_share = 0.4;
+  CHECK(to_text(t).find("(MFU 70.0 % of 1 TFLOP/s; 42.0 % without pairs that a causal mask hides)\n") !=
+        std::string::npos);
+  CHECK(to_json(t)["masked_share"] == 0.4);
+  t.masked_share = 0.1;
+  CHECK(to_text(t).find("mask") == std::string::npos);
+}
+
 TEST_CASE("forwards that run again count for the hardware alone") {
   // Stage 0, with 256 of the 1280 FLOPs, runs again as a whole; or its layer fc does inside the backward.
   const double again = 10 * (3 * 1280 + 256);

@@ -1,9 +1,11 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/cluster.h"
+#include "libprofile/core/device_name.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"
+#include "tests/support/schema.h"
 
 namespace cluster_json_test {
 
@@ -160,6 +162,25 @@ TEST_SUITE("libprofile/core/cluster_json") {
     CHECK(refused([](Json& j) { j["levels"][0]["cards"] = 0; }).starts_with("[data] /levels/0/cards: must be"));
     CHECK(refused([](Json& j) { j["levels"][1]["cards"] = 2; }) ==
           "[data] /levels: entry 1 has 2 cards; they belong to the innermost of several levels, remove them");
+  }
+
+  TEST_CASE("a device may say which model it is, and a profile's device has these words in its name, or not") {
+    Cluster cluster = two_nodes();
+    CHECK_FALSE(to_json(cluster)["devices"][0].contains("model"));
+    cluster.devices[0].model = "H100";
+    CHECK(to_json(cluster)["devices"][0]["model"] == "H100");
+    CHECK(cluster_from_json(to_json(cluster)) == cluster);
+    CHECK(pp::test::schema_error("cluster", to_json(cluster)) == "");
+    CHECK(refused([](Json& j) {
+            j["devices"][0]["model"] = 100;
+          }).starts_with("[data] /devices/0/model: must be"));
+
+    for (const char* name : {"NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80 GB, trained by pp-run", "h100"})
+      CHECK(names_model(name, "H100"));
+    for (const char* name : {"NVIDIA GH100", "NVIDIA H100NVL", "NVIDIA A100-SXM4-80GB", ""})
+      CHECK_FALSE(names_model(name, "H100"));
+    CHECK(names_model("NVIDIA A100-SXM4-80GB", "A100 80GB"));
+    CHECK(names_model("anything", ""));
   }
 
   TEST_CASE("what messages cannot ask of a device is refused where it stands") {

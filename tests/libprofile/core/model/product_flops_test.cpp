@@ -71,6 +71,16 @@ TEST_CASE("of a GPT they are 6 N D and attention's scores") {
   CHECK(flops.backward == doctest::Approx(2 * flops.forward));
 }
 
+TEST_CASE("pairs that a causal mask hides are half of attention's products, forward and backward") {
+  // Of 2 heads of 128, 64 * 64 pairs: 2 * 128 for a score, as many for its use, 5 for the softmax, three times
+  // in all with the two gradients; half of that is hidden. Nothing is without a mask.
+  const std::string words = "gpt2:layers=1,width=256,heads=2,sequence=64,vocabulary=1000,tied=0,dropout=0";
+  double masked = 0;
+  for (const PassFlops& one : product_flops(resolve(model::build_family(words)))) masked += one.masked;
+  CHECK(masked == doctest::Approx(0.5 * 3 * 2 * 64 * 64 * (2 * 128 + 2 * 128 + 5)));
+  for (const PassFlops& one : product_flops(resolve(model::build_family("bert_base")))) CHECK(one.masked == 0);
+}
+
 TEST_CASE("tokens are what an embedding looks up; images and numbers have none") {
   CHECK(tokens_per_sample(resolve(language())) == 8);
   CHECK(tokens_per_sample(resolve(model::build_family("bert_base"))) ==

@@ -46,6 +46,23 @@ TEST_SUITE("libprofile/core/ops/decoder") {
     CHECK(normed.forward_flops == Flops(64 * 17 + 4 * 4 * 6 * 3));
   }
 
+  TEST_CASE(
+      "a causal kernel computes half of all pairs of positions, of a window the more the narrower it is") {
+    const std::vector<TensorType> inputs{real({8, 12}), real({8, 6}), real({8, 6})};
+    const auto computed = [&](const Attributes& attributes) {
+      const OpRow& row = *find_op("grouped_query_attention");
+      return row.work.inside(complete_attributes(row, attributes, ""), inputs).computed;
+    };
+    CHECK(computed(heads(4, 2)) == 0.5);
+    // Of 8 positions and 8 w counted pairs, 8 w - w^2 / 2: for 2 are 14 of 16, for 4 24 of 32.
+    CHECK(computed(with(heads(4, 2), "sliding_window", whole(2))) == 0.875);
+    CHECK(computed(with(heads(4, 2), "sliding_window", whole(4))) == 0.75);
+    // A window of all positions, or more, hides nothing that a causal mask does not.
+    CHECK(computed(with(heads(4, 2), "sliding_window", whole(8))) == 0.5);
+    CHECK(computed(with(heads(4, 2), "sliding_window", whole(4096))) == 0.5);
+    CHECK(computed(with(heads(4, 2), "causal", false)) == 1);
+  }
+
   TEST_CASE("its values may be narrower, and all may come in one tensor") {
     CHECK((out(infer("grouped_query_attention", heads(4, 2), {real({4, 12}), real({4, 6}), real({4, 2})})) ==
            Shape{4, 4}));

@@ -1,0 +1,38 @@
+#include "libplan/answer/typed_bytes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pp::plan {
+
+std::string typed_bytes(std::int64_t bytes) {
+  constexpr std::int64_t kMega = 1'000'000;
+  const auto decimal = [&](std::int64_t unit, const char* name) -> std::string {
+    if (bytes < unit || bytes % (unit / 1000) != 0) return {};
+    std::string text = std::to_string(bytes / unit);
+    std::string rest = std::to_string(1000 + bytes % unit / (unit / 1000)).substr(1);
+    while (!rest.empty() && rest.back() == '0') rest.pop_back();
+    return text + (rest.empty() ? "" : "." + rest) + name;
+  };
+  for (const auto& [unit, name] :
+       {std::pair{kMega * kMega, "TB"}, std::pair{kMega * 1000, "GB"}, std::pair{kMega, "MB"}}) {
+    if (const std::string text = decimal(unit, name); !text.empty()) return text;
+  }
+  for (const auto& [shift, name] : {std::pair{40, "TiB"}, std::pair{30, "GiB"}, std::pair{20, "MiB"}}) {
+    const std::int64_t unit = std::int64_t{1} << shift;
+    if (bytes < unit) continue;
+    const std::int64_t hundredths = bytes / unit * 100 + (bytes % unit * 100 + unit - 1) / unit;
+    std::string text = std::to_string(hundredths / 100);
+    if (hundredths % 100 != 0) text += "." + std::to_string(100 + hundredths % 100).substr(1);
+    return text + name;
+  }
+  return std::to_string(bytes);
+}
+
+std::int64_t device_bytes(std::int64_t limit, const PlanRequest& request) {
+  constexpr double kMost = 9e18;
+  const double usable = request.memory_limit ? 1 : 1 - request.reserve;
+  return static_cast<std::int64_t>(std::min(std::ceil(static_cast<double>(limit) / usable), kMost));
+}
+
+}  // namespace pp::plan
