@@ -15,7 +15,8 @@ void require(bool succeeded) {
   if (succeeded) return;
   const unsigned long error = ERR_peek_last_error();  // none where there is no memory to note one
   if (error == 0 || ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) throw std::bad_alloc();
-  throw Error(ErrorKind::internal, "libcrypto makes no SHA-256");
+  throw Error(ErrorKind::internal,
+              "libcrypto makes no SHA-256: out of memory, or its configuration refuses it");
 }
 
 }  // namespace
