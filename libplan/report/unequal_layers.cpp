@@ -18,7 +18,7 @@ struct Timed {
   Seconds time() const { return point->forward.median + point->backward.median; }
 };
 
-bool alike(const Timed& a, const Timed& b) {
+bool same_code(const Timed& a, const Timed& b) {
   const auto key = [](const Timed& one) {
     return std::tie(one.layer->op, one.profile->parameter_count, one.profile->parameters, one.point->output,
                     one.point->saved);
@@ -27,14 +27,14 @@ bool alike(const Timed& a, const Timed& b) {
          a.layer->attributes == b.layer->attributes;
 }
 
-std::vector<std::vector<Timed>> groups_of(const Profile& profile) {
+std::vector<std::vector<Timed>> equal_groups(const Profile& profile) {
   std::vector<std::vector<Timed>> groups;
   for (std::size_t l = 0; l < profile.layers.size(); ++l) {
     const LayerProfile& layer = profile.layers[l];
     if (layer.points.empty() || layer.points.back().out_of_memory) continue;
     const Timed timed{&profile.model.layers[l], &layer, &layer.points.back()};
     const auto known =
-        std::ranges::find_if(groups, [&](const auto& group) { return alike(group.front(), timed); });
+        std::ranges::find_if(groups, [&](const auto& group) { return same_code(group.front(), timed); });
     (known == groups.end() ? groups.emplace_back() : *known).push_back(timed);
   }
   return groups;
@@ -53,7 +53,7 @@ Seconds off_median(std::span<const Timed> ascending) {
 std::optional<UnequalLayers> unequal_layers(const Profile& profile) {
   constexpr double kUnequal = 1.5, kShare = 0.05;
   if (profile.mode != ProfileMode::in_place && profile.mode != ProfileMode::isolated) return std::nullopt;
-  std::vector<std::vector<Timed>> groups = groups_of(profile);
+  std::vector<std::vector<Timed>> groups = equal_groups(profile);
   Seconds all{};
   for (const auto& group : groups) {
     for (const Timed& one : group) all += one.time();

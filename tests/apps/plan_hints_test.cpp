@@ -12,6 +12,7 @@
 
 #include "tests/support/doctest.h"
 
+namespace plan_hints_test {
 namespace {
 
 using pp::Json;
@@ -191,3 +192,5 @@ TEST_SUITE("apps/plan_hints") {
           "             333\n");
   }
 }
+
+}  // namespace plan_hints_test

@@ -220,7 +220,6 @@ TEST_CASE("a device with next to no work says nothing of speeds, nor the other b
   CHECK(found.devices.empty());
   REQUIRE(found.layers.size() == 5);
   CHECK(found.layers[0].forward == exactly(5));
-  CHECK(barely_used(factors_of(slow_device(profile, 0, 2), profile)).size() <= 1);
   CHECK(barely_used(factors_of(slow_device(chain(), 0, 2), chain())).empty());
 }
 

@@ -5,7 +5,7 @@
 
 TEST_SUITE_BEGIN("libplan/report/unequal_layers");
 
-namespace pp::plan {
+namespace pp::plan::unequal_layers_test {
 namespace {
 
 /// Layers of the same code that took so many ms forward and twice that backward.
@@ -54,6 +54,6 @@ TEST_CASE("layers of other code, and times that nobody measured here, are not co
   }
 }
 
-}  // namespace pp::plan
+}  // namespace pp::plan::unequal_layers_test
 
 TEST_SUITE_END();
