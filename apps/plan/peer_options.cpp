@@ -13,7 +13,8 @@ constexpr std::string_view kOurs = "pp";
 std::vector<plan::PeerLevel> peer_levels(const std::string& text) {
   std::vector<plan::PeerLevel> levels;
   for (const LevelSpec& level : parse_levels(text)) {
-    if (level.cards > 1) refuse("--levels: several network cards are only for --cost-model pp; give one rate");
+    if (level.cards > 1)
+      refuse_peer("--levels: several network cards are only for --cost-model pp; give one rate");
     levels.push_back({level.count, level.bandwidth});
   }
   return levels;
