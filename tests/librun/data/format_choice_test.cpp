@@ -12,7 +12,7 @@ namespace format_choice_test {
 
 using namespace pp;
 using namespace pp::run;
-using namespace ::test;
+using namespace pp::test;
 
 TEST_SUITE("librun/data/format_choice") {
   TEST_CASE("the share for tests is taken from the end of the samples") {

@@ -14,7 +14,7 @@ namespace formats_test {
 
 using namespace pp;
 using namespace pp::run;
-using namespace ::test;
+using namespace pp::test;
 
 TEST_SUITE("librun/data/formats") {
   TEST_CASE("CIFAR-10: labels and images of all batches in order, and the test batch") {
