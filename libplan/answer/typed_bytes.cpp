@@ -5,14 +5,22 @@
 
 namespace pp::plan {
 
+namespace {
+
+/// `.5` of 500 thousandths; empty: of none.
+std::string fraction_text(std::string digits) {
+  while (!digits.empty() && digits.back() == '0') digits.pop_back();
+  return digits.empty() ? "" : "." + digits;
+}
+
+}  // namespace
+
 std::string typed_bytes(std::int64_t bytes) {
   constexpr std::int64_t kMega = 1'000'000;
   const auto decimal = [&](std::int64_t unit, const char* name) -> std::string {
     if (bytes < unit || bytes % (unit / 1000) != 0) return {};
-    std::string text = std::to_string(bytes / unit);
-    std::string rest = std::to_string(1000 + bytes % unit / (unit / 1000)).substr(1);
-    while (!rest.empty() && rest.back() == '0') rest.pop_back();
-    return text + (rest.empty() ? "" : "." + rest) + name;
+    return std::to_string(bytes / unit) +
+           fraction_text(std::to_string(1000 + bytes % unit / (unit / 1000)).substr(1)) + name;
   };
   for (const auto& [unit, name] :
        {std::pair{kMega * kMega, "TB"}, std::pair{kMega * 1000, "GB"}, std::pair{kMega, "MB"}}) {
@@ -22,9 +30,8 @@ std::string typed_bytes(std::int64_t bytes) {
     const std::int64_t unit = std::int64_t{1} << shift;
     if (bytes < unit) continue;
     const std::int64_t hundredths = bytes / unit * 100 + (bytes % unit * 100 + unit - 1) / unit;
-    std::string text = std::to_string(hundredths / 100);
-    if (hundredths % 100 != 0) text += "." + std::to_string(100 + hundredths % 100).substr(1);
-    return text + name;
+    return std::to_string(hundredths / 100) + fraction_text(std::to_string(100 + hundredths % 100).substr(1)) +
+           name;
   }
   return std::to_string(bytes);
 }

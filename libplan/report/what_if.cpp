@@ -18,7 +18,6 @@
 namespace pp::plan {
 namespace {
 
-/// The relative difference below which two steps are one: sums in another order.
 /// Throws what make_plan() throws. Cut short it is not the best: ask has_time() behind it.
 std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, PlanRequest request) {
   request.top = 0;

@@ -193,10 +193,8 @@ std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCa
   const BottleneckResult least = fixed || limited ? search_bottleneck(space, floor) : BottleneckResult();
   const double own = fixed ? std::max(shared, least.value) : shared;
   bound = std::min(bound, own);
+  if (limited && least.feasible()) candidates.push_back({least.partition, least.value, own});
   add_even_stages(space, one.chain, candidates);
-  // Behind all others: a limit that nothing comes near changes neither the order nor the start.
-  const double behind = candidates.empty() ? least.value : std::numeric_limits<double>::max();
-  if (limited && least.feasible()) candidates.push_back({least.partition, behind, own, Origin::least_bound});
   if (candidates.empty()) return std::nullopt;
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
   Finalist finalist = finalist_of(one, candidates.front());

@@ -276,11 +276,6 @@ std::vector<Finalist> best_starts(Finalist finalist, const PricingContext& conte
     arrange(start, context, request, Programs::keep);
     simulate(start, context, request);
   }
-  // The bound's partition is there for memory; it takes no climb from another that fits.
-  const auto fits = [](const Finalist& start) { return start.short_by <= Bytes(0); };
-  const auto spare = [](const Finalist& start) { return start.origin == Origin::least_bound; };
-  if (std::ranges::any_of(starts, [&](const Finalist& start) { return fits(start) && !spare(start); }))
-    std::erase_if(starts, spare);
   std::ranges::stable_sort(starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
   starts.erase(starts.begin() + std::min(std::ssize(starts), std::ptrdiff_t{kClimbs}), starts.end());
   return starts;
