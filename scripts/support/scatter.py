@@ -18,9 +18,10 @@ class Point(typing.NamedTuple):
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten."""
+    """1, 2 and 5 times the powers of ten; the powers alone where these stand too close."""
+    steps = (1, 2, 5) if high / low < 1e4 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [value for power in powers for value in (10.0**power * k for k in (1, 2, 5)) if low <= value <= high]
+    return [value for power in powers for value in (10.0**power * k for k in steps) if low <= value <= high]
 
 
 def spread(wanted: list[float], distance: float, low: float, high: float) -> list[float]:
