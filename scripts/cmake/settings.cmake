@@ -29,6 +29,9 @@ if(PP_SANITIZE)
   target_link_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE})
 endif()
 
+# LibTorch's and CUDA's checks say in which file they failed: from the repository's root, wherever it was built.
+set(PP_FILE_NAMES -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 # Code that runs once (options, tables, messages) is compiled for size: a third less of it, in a tenth less time.
 set(PP_COLD_OPTIONS $<$<CONFIG:Release>:-Os>)
 
@@ -53,6 +56,7 @@ function(pp_library name)
     pp_precompile(pp_${name} plain)
   else()
     pp_use_torch(pp_${name})
+    target_compile_options(pp_${name} PRIVATE ${PP_FILE_NAMES})
     pp_precompile(pp_${name} torch LINK pp_torch)
     # The targets that verify its headers, and only these, see LibTorch without linking it themselves.
     set(verifies $<BOOL:$<FILTER:$<TARGET_PROPERTY:NAME>,INCLUDE,_verify_interface_header_sets$>>)
@@ -71,8 +75,7 @@ function(pp_module name)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/pp)
   target_link_libraries(pp_${name} PRIVATE pp_settings pp_warnings ${arg_LINK})
   target_link_options(pp_${name} PRIVATE LINKER:-Bsymbolic-functions LINKER:--no-undefined)
-  # CUDA's checks say in which file they failed: from the repository's root, wherever it was built.
-  target_compile_options(pp_${name} PRIVATE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  target_compile_options(pp_${name} PRIVATE ${PP_FILE_NAMES})
   pp_use_torch(pp_${name})
   pp_precompile(pp_${name} torch LINK pp_torch)
 endfunction()
