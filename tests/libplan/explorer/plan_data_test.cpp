@@ -4,6 +4,7 @@
 
 #include "libprofile/core/model/model_graph.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_model.h"
 
 #include "tests/support/doctest.h"
 
@@ -12,14 +13,8 @@ namespace {
 
 /// Layers a and b on a stage each, of which the first has two replicas, on two nodes.
 Plan sample() {
-  const Json json = parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
-    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})");
   Plan plan =
-      make_plan({.model = model_from_json(json), .cuts = {1}, .replicas = {2, 1}, .memory = Bytes(1000)});
+      make_plan({.model = pp::test::small_model(), .cuts = {1}, .replicas = {2, 1}, .memory = Bytes(1000)});
   for (std::size_t w = 0; w < 3; ++w) plan.devices[w].node = w < 2 ? "n" : "m";
   plan.devices[1].memory = Bytes(900);
   plan.predicted.step = Seconds(2);

@@ -4,6 +4,7 @@
 
 #include "librun/report/build.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_model.h"
 
 #include "tests/support/doctest.h"
 
@@ -18,15 +19,9 @@ namespace {
 // is busy for 4 * 3 s without a pause, from the end of the first forward of stage 0 to the last backward there:
 // 0.5 + 12 + 1 = 13.5 s.
 RunReport two_stages() {
-  const Json json = parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
-    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})");
   RunReport report;
   report.plan = make_plan(
-      {.model = model_from_json(json), .cuts = {1}, .schedule = "1f1b", .mini_batch = 8, .micro_batches = 4});
+      {.model = pp::test::small_model(), .cuts = {1}, .schedule = "1f1b", .mini_batch = 8, .micro_batches = 4});
   report.plan.predicted.stages.assign(2, {});
   for (int s = 0; s < 2; ++s) {
     plan::StageCosts& costs = report.plan.predicted.stages[static_cast<std::size_t>(s)];

@@ -8,6 +8,7 @@
 #include "librun/report/chart.h"
 #include "librun/report/markup.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_model.h"
 #include "tests/support/xml.h"
 
 #include "tests/support/doctest.h"
@@ -41,14 +42,8 @@ std::string sections_error(const std::string& page) {
 
 /// Two layers on two workers, two steps of one micro-batch; the plan promises half of what was measured.
 RunReport report() {
-  const Json json = parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
-    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})");
   RunReport report;
-  report.plan = make_plan({.model = model_from_json(json), .cuts = {1}, .micro_batches = 1});
+  report.plan = make_plan({.model = pp::test::small_model(), .cuts = {1}, .micro_batches = 1});
   plan::StageCosts costs;
   costs.forward = Seconds(0.5);
   costs.backward = Seconds(1);

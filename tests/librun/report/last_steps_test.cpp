@@ -4,6 +4,7 @@
 
 #include "librun/report/history.h"
 #include "tests/support/plans.h"
+#include "tests/support/small_model.h"
 
 #include "tests/support/doctest.h"
 
@@ -19,12 +20,7 @@ constexpr auto B = plan::OpKind::backward;
 
 /// One layer per stage, one stage per worker; F takes 1 s, B 2 s, all else nothing.
 plan::Plan chain(const char* schedule, int micro_batches) {
-  ModelGraph model = model_from_json(parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
-    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})"));
+  ModelGraph model = pp::test::small_model();
   plan::Plan plan =
       make_plan({.model = std::move(model), .cuts = {1}, .schedule = schedule, .micro_batches = micro_batches});
   plan::StageCosts costs;

@@ -6,6 +6,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
 #include "tests/support/schema.h"
+#include "tests/support/small_model.h"
 
 namespace report_json_test {
 
@@ -15,15 +16,7 @@ using namespace pp::run;
 namespace {
 
 /// Two stages on two workers.
-plan::Plan small_plan() {
-  const Json model = parse_json(R"({"format": "pp.model", "version": 1, "name": "small",
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [8]}],
-    "targets": [{"name": "y", "dtype": "int64", "shape": []}],
-    "layers": [{"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 16}},
-               {"name": "b", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}}],
-    "outputs": ["b"], "loss": {"op": "cross_entropy", "inputs": ["b", "y"]}})");
-  return make_plan({.model = model_from_json(model), .cuts = {1}});
-}
+plan::Plan small_plan() { return make_plan({.model = pp::test::small_model(), .cuts = {1}}); }
 
 RunReport full_report() {
   RunReport report;
