@@ -35,7 +35,8 @@ std::vector<std::string> option_names(const CLI::App& command) {
 /// Walks one command's arguments as CLI11 will.
 class Walk {
  public:
-  Walk(const CLI::App& app, const CLI::App& command) : app_(app), command_(command) {}
+  Walk(const CLI::App& app, const CLI::App& command, std::span<const std::string_view> of_plan)
+      : app_(app), command_(command), of_plan_(of_plan) {}
 
   /// The arguments that are no options and no option's value. Throws pp::Error (usage) at an unknown option.
   std::vector<std::string> positionals(std::span<const std::string> arguments) {
@@ -62,6 +63,10 @@ class Walk {
 
   [[noreturn]] void unknown(const std::string& argument) const {
     const std::string name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(of_plan_, name) != of_plan_.end()) {
+      throw Error(ErrorKind::usage,
+                  name + " belongs to the plan: make it with pp-plan " + name + ", then run what it writes");
+    }
     const std::string wanted = name.starts_with("--") ? name : "-" + name;
     throw Error(ErrorKind::usage, "unknown option " + name +
                                       hint(nearest_name(wanted, option_names(command_)),
@@ -88,6 +93,7 @@ class Walk {
 
   const CLI::App& app_;
   const CLI::App& command_;
+  std::span<const std::string_view> of_plan_;
 };
 
 std::size_t places_of(const CLI::App& command) {
@@ -115,6 +121,7 @@ bool looks_like_command(const std::string& word) {
 }  // namespace
 
 std::vector<std::string> complete_arguments(const CLI::App& app, const std::string& default_command,
+                                            std::span<const std::string_view> of_plan,
                                             std::vector<std::string> typed) {
   const std::string& first = typed.front();
   if (first == "-h" || first == "--help" || first == "--version") return typed;
@@ -125,7 +132,7 @@ std::vector<std::string> complete_arguments(const CLI::App& app, const std::stri
 
   const CLI::App& command = *app.get_subcommand(named ? first : default_command);
   const std::vector<std::string> words =
-      Walk(app, command).positionals(std::span(typed).subspan(named ? 1 : 0));
+      Walk(app, command, of_plan).positionals(std::span(typed).subspan(named ? 1 : 0));
   if (mistyped && words.size() > 1) unknown_command(app, first);
   if (const std::size_t places = places_of(command); words.size() > places) {
     throw Error(ErrorKind::usage, "\"" + words[places] + "\" is one argument too many; see " + app.get_name() +

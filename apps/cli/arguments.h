@@ -3,14 +3,18 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pp::cli {
 
 /// `typed` with `default_command` in front where it names no command. Throws pp::Error (usage) for an unknown
-/// option, a mistyped command, and an argument that the command has no place for.
+/// option, a mistyped command, and an argument that the command has no place for. `of_plan`: options that
+/// belong to pp-plan alone.
 std::vector<std::string> complete_arguments(const CLI::App& app, const std::string& default_command,
+                                            std::span<const std::string_view> of_plan,
                                             std::vector<std::string> typed);
 
 }  // namespace pp::cli

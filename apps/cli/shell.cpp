@@ -137,7 +137,7 @@ bool wants_version_json(std::span<const std::string> arguments) {
 int parse_and_run(const Tool& tool, CLI::App& app, Shell& shell, std::vector<std::string> arguments) {
   std::string command;
   try {
-    arguments = complete_arguments(app, tool.default_command, std::move(arguments));
+    arguments = complete_arguments(app, tool.default_command, tool.options_of_plan, std::move(arguments));
     command = arguments.front();
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));

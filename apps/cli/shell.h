@@ -43,6 +43,8 @@ struct Tool {
   /// profile.json`.
   std::string default_command;
   std::vector<std::string_view> examples;
+  /// Options that only pp-plan has: its plan, not this tool, decides.
+  std::vector<std::string_view> options_of_plan = {};
   /// Names and versions of what the build has; an empty version: it has not.
   std::function<std::vector<std::pair<std::string, std::string>>()> parts = {};
   std::function<void(const Command&, Shell&)> add_commands;

@@ -260,10 +260,7 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   make_folder(options.alternatives);
   Seconds left = options.request.time_limit;
   const std::vector<plan::MachinePlans> machines = plans_for(cases, options, left, shell);
-  for (const PlanningCase& one : cases) {  // behind all that may refuse the request
-    warn_about(one.profile);
-    warn_about(one.profile, one.cluster);
-  }
+  warn_about(cases);  // behind all that may refuse the request
   say_of_cards(options.cluster);
   const auto choice = plan::choose_machine(machines, options.request.request.top);
   if (const auto* none = std::get_if<plan::Infeasible>(&choice))

@@ -218,7 +218,7 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
   const std::vector<plan::SweepRow> rows = rows_of(options, cases);
-  for (const PlanningCase& one : cases) warn_about(one.profile, one.cluster);
+  warn_about(cases);
   say_of_cards(options.cluster);
 
   if (csv.wanted()) csv.write(plan::sweep_csv(rows));

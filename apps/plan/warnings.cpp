@@ -52,15 +52,20 @@ void warn_of_idle_stages(const plan::Plan& plan) {
             "fewer devices");
 }
 
-}  // namespace
+void warn_of_estimates(std::span<const PlanningCase> cases) {
+  std::vector<std::string> devices;
+  for (const PlanningCase& one : cases) {
+    if (one.profile.mode == ProfileMode::estimated) devices.push_back(one.profile.device.name);
+  }
+  if (devices.empty()) return;
+  cli::warn(
+      "the times of the profile are estimated for " + enumeration(devices) +
+      ", not measured: such steps were off by up to 12 % of published ones, and plans closer than 5 % are "
+      "not told apart; measure with pp-profile run for a plan to rely on");
+}
 
 void warn_about(const Profile& profile) {
-  if (profile.mode == ProfileMode::estimated) {
-    cli::warn(
-        "the times of the profile are estimated for " + profile.device.name +
-        ", not measured: such steps were off by up to 12 % of published ones, and plans closer than 5 % are "
-        "not told apart; measure with pp-profile run for a plan to rely on");
-  } else if (!profile.estimated.empty()) {
+  if (profile.mode != ProfileMode::estimated && !profile.estimated.empty()) {
     cli::warn("the profile only estimates " + enumeration(profile.estimated) +
               "; measure with pp-profile run for a plan to rely on");
   }
@@ -78,6 +83,16 @@ void warn_about(const Profile& profile) {
     cli::warn(counted(unequal->layers, "layer") + " of the profile are equal, but take from " +
               to_text(unequal->least) + " (" + cli::shown(unequal->fastest) + ") to " + to_text(unequal->most) +
               " (" + cli::shown(unequal->slowest) + "); profile again on a quieter machine, without --quick");
+  }
+}
+
+}  // namespace
+
+void warn_about(std::span<const PlanningCase> cases) {
+  warn_of_estimates(cases);
+  for (const PlanningCase& one : cases) {
+    warn_about(one.profile);
+    warn_about(one.profile, one.cluster);
   }
 }
 

@@ -17,6 +17,9 @@ int main(int argc, char** argv) {
       .examples = {"pp-run plan.json --data configs/data/digits --epochs 20 -o report.json",
                    "pp-run check plan.json --data configs/data/digits",
                    "pp-run report report.json --html report.html"},
+      .options_of_plan = {"--optimizer", "--precision", "--mini-batch", "--micro-batches", "--micro-batch-size",
+                          "--schedule", "--shard", "--recompute", "--devices", "--replicas", "--chunks",
+                          "--cuts", "--weight-policy"},
       .parts = pp::run_tool::backends,
       .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell, ranks);

@@ -141,14 +141,14 @@ struct StopSign {
 struct SearchSpace {
   int layers = 0;
   int devices = 0;
-  int min_replicas = 1;           ///< of every stage
-  int max_replicas = 0;           ///< of one stage; 0: all devices
-  std::vector<char> cut_allowed;  ///< per boundary 0..N; empty: everywhere
-  int exact_stages = 0;           ///< 0: free
-  int max_stages = 0;             ///< 0: free; ignored with exact_stages
-  std::vector<int> replicas;      ///< per stage, with exact_stages; empty: free
-  bool aligned = false;           ///< every stage on whole groups of the cluster, or on an equal share of one
-  StopSign stop{};                ///< of the searches that take longest
+  int min_replicas = 1;             ///< of every stage
+  int max_replicas = 0;             ///< of one stage; 0: all devices
+  std::vector<char> cut_allowed{};  ///< per boundary 0..N; empty: everywhere
+  int exact_stages = 0;             ///< 0: free
+  int max_stages = 0;               ///< 0: free; ignored with exact_stages
+  std::vector<int> replicas{};      ///< per stage, with exact_stages; empty: free
+  bool aligned = false;             ///< every stage on whole groups of the cluster, or on an equal share of one
+  StopSign stop{};                  ///< of the searches that take longest
 
   bool may_cut(int boundary) const { return cut_allowed.empty() || cut_allowed[at(boundary)] != 0; }
   int replica_limit() const { return max_replicas == 0 ? devices : std::min(max_replicas, devices); }

@@ -82,7 +82,6 @@ SimulationInput make_input(ProgramSet programs, const ShareCosts& costs, int chu
   SimulationInput input;
   input.stages.assign(programs.stage_workers.size(), stage_costs(costs, chunks));
   const Link link{BytesPerSecond(0), Seconds(costs.communication)};
-  const std::size_t workers = programs.workers.size();
   check_workers(std::ssize(programs.workers));
   input.links = {{link}};
   input.programs = std::move(programs);

@@ -264,6 +264,28 @@ constexpr std::array kLeftOut{
               "SHAT is left out: its update rule is not published where we could read it; pp-plan schedules "
               "lists what there is"sv}};
 
+// What other systems (PyTorch, Megatron, DeepSpeed, the papers) call them, in small letters and digits alone.
+constexpr std::array kElsewhere{std::pair{"pipedreamflush"sv, "1f1b"sv},
+                                std::pair{"interleaved1f1b"sv, "interleaved"sv},
+                                std::pair{"virtualpipeline"sv, "interleaved"sv},
+                                std::pair{"loopedbfs"sv, "looped-bfs"sv},
+                                std::pair{"zerobubble"sv, "zb-h1"sv},
+                                std::pair{"zb1p"sv, "zb-h1"sv},
+                                std::pair{"zb"sv, "zb-h1"sv},
+                                std::pair{"zb2p"sv, "zb-h2"sv},
+                                std::pair{"zbvzerobubble"sv, "zb-v"sv},
+                                std::pair{"dualpipev"sv, "dualpipe-v"sv},
+                                std::pair{"pipedream2bw"sv, "2bw"sv},
+                                std::pair{"ddp"sv, "data-parallel"sv},
+                                std::pair{"dp"sv, "data-parallel"sv},
+                                std::pair{"dapple"sv, "dapple-pa"sv}};
+
+std::string letters_and_digits(std::string_view name) {
+  std::string kept = in_small_letters(name);
+  std::erase_if(kept, [](char c) { return !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'); });
+  return kept;
+}
+
 }  // namespace
 
 const std::vector<ScheduleRow>& schedule_table() { return kTable; }
@@ -284,6 +306,13 @@ const ScheduleRow& require_schedule(std::string_view name) {
   const auto left_out = std::ranges::find(kLeftOut, name, [](const auto& entry) { return entry.first; });
   if (left_out != kLeftOut.end())
     throw Error(ErrorKind::usage, std::string("schedule ").append(name).append(": ").append(left_out->second));
+  const auto elsewhere =
+      std::ranges::find(kElsewhere, letters_and_digits(name), [](const auto& entry) { return entry.first; });
+  if (elsewhere != kElsewhere.end()) {
+    throw Error(ErrorKind::usage, "schedule \"" + std::string(name) + "\" is called " +
+                                      std::string(elsewhere->second) +
+                                      " here; pp-plan schedules lists what there is");
+  }
   std::vector<std::string> names;
   for (const ScheduleRow& row : schedule_table()) names.emplace_back(row.name);
   throw Error(ErrorKind::usage, "schedule: " + unknown_name(name, names));

@@ -13,7 +13,7 @@
 namespace pp::plan {
 
 struct SearchOutcome {
-  std::vector<Finalist> ranked;       ///< simulated, best first; empty: nothing fits
+  std::vector<Finalist> ranked{};     ///< simulated, best first; empty: nothing fits
   std::optional<Bytes> short_by{};    ///< of placed schedules: what the best attempt lacks on one device
   std::string_view short_schedule{};  ///< that of the best attempt
   std::string_view endless{};         ///< Shortlist::endless()

@@ -10,9 +10,9 @@
 namespace pp::plan {
 
 struct Timeline {
-  std::vector<double> start;  ///< seconds, by operation id
-  std::vector<double> end;
-  std::vector<MessageEvent> messages;  ///< in the order of their requests
+  std::vector<double> start{};  ///< seconds, by operation id
+  std::vector<double> end{};
+  std::vector<MessageEvent> messages{};  ///< in the order of their requests
   double makespan = 0;
 };
 

@@ -240,19 +240,21 @@ class CheckpointFolder::Lock {
   static constexpr std::chrono::milliseconds kLook{20};
 
  public:
-  explicit Lock(const fs::path& folder) : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
+  Lock(const fs::path& folder, const std::string& option)
+      : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
     if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) {
       const std::error_code error(errno, std::generic_category());
       close();
       throw Error(ErrorKind::usage, folder.string() + ": cannot be written: " + error.message() +
-                                        "; give a folder for --checkpoint that can");
+                                        "; give a folder for " + option + " that can");
     }
     for (const auto begin = Clock::now(); Clock::now() - begin < kDying; std::this_thread::sleep_for(kLook))
       if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     close();
     throw Error(ErrorKind::usage, folder.string() +
                                       ": another run writes its checkpoints here; wait for its end, or give "
-                                      "another folder for --checkpoint");
+                                      "another folder for " +
+                                      option);
   }
   ~Lock() { close(); }
   Lock(const Lock&) = delete;
@@ -267,20 +269,21 @@ class CheckpointFolder::Lock {
   int descriptor_;
 };
 
-CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed)
+CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed,
+                                   const std::string& option)
     : folder_(std::move(folder)), keep_(keep) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw Error(ErrorKind::usage, folder_.string() + ": cannot be made: " + error.message());
-  lock_ = std::make_shared<const Lock>(folder_);
+  lock_ = std::make_shared<const Lock>(folder_, option);
   for (const auto& [step, path] : checkpoints_in(folder_)) {
     if (resumed && step <= *resumed) break;
     if (!resumed || is_whole(path)) {
       throw Error(ErrorKind::usage,
                   folder_.string() + ": has a checkpoint of step " + std::to_string(step) +
                       (resumed ? ", later than step " + std::to_string(*resumed) + ", which is resumed" : "") +
-                      "; go on from it with --resume " + folder_.string() +
-                      ", or give another folder for --checkpoint");
+                      "; go on from it with --resume " + folder_.string() + ", or give another folder for " +
+                      option);
     }
     const fs::path aside = folder_ / ("broken-" + path.filename().string());
     fs::remove_all(aside, error);

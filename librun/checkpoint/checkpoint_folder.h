@@ -52,8 +52,9 @@ class CheckpointFolder {
   /// `resumed`: the training goes on from a checkpoint, at this step. Checkpoints of this folder that lie
   /// beyond it and are not whole get another name; whole ones, or any when nothing is resumed, are refused,
   /// because the new ones would mix with them. Throws pp::Error (usage) with the remedy, also where another run
-  /// has the lock and where nothing can be written.
-  CheckpointFolder(std::filesystem::path folder, int keep, std::optional<Step> resumed);
+  /// has the lock and where nothing can be written. `option`: which gave the folder.
+  CheckpointFolder(std::filesystem::path folder, int keep, std::optional<Step> resumed,
+                   const std::string& option = "--checkpoint");
 
   const std::filesystem::path& path() const { return folder_; }
 

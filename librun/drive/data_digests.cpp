@@ -1,10 +1,10 @@
 #include "librun/drive/data_digests.h"
 
+#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
 
 namespace pp::run {
@@ -27,12 +27,13 @@ void add(ContentHash& hash, const SampleTable& table, std::span<const std::int64
 
 }  // namespace
 
-DataDigests::DataDigests(const Coordinator& run, DigestedData data, Tell tell)
+DataDigests::DataDigests(Coordinator& run, DigestedData data, Tell tell)
     : run_(run), data_(std::move(data)), tell_(std::move(tell)) {
   thread_.add([this] {
     try {
       hash();
-    } catch (const Error&) {
+    } catch (...) {
+      run_.stop(std::current_exception());
     }
   });
 }

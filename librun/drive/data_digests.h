@@ -27,14 +27,14 @@ struct DigestedData {
 };
 
 /// Reads and hashes in the background. Calls `tell(step, digest)` from its thread every 16 steps and behind the
-/// last one: the samples of all steps below `step`, all inputs and targets, as stored. What cannot be read ends
-/// it without a word, since a worker comes to it, too.
+/// last one: the samples of all steps below `step`, all inputs and targets, as stored. Stops the run where they
+/// cannot be read.
 class DataDigests {
  public:
   using Tell = std::function<void(Step step, const std::string& digest)>;
 
   /// `run` must outlive it. Throws pp::Error (run) when no thread can be started.
-  DataDigests(const Coordinator& run, DigestedData data, Tell tell);
+  DataDigests(Coordinator& run, DigestedData data, Tell tell);
   ~DataDigests();
   DataDigests(const DataDigests&) = delete;
   DataDigests& operator=(const DataDigests&) = delete;
@@ -46,7 +46,7 @@ class DataDigests {
  private:
   void hash();
 
-  const Coordinator& run_;
+  Coordinator& run_;
   DigestedData data_;
   Tell tell_;
   std::atomic<bool> stopped_ = false;

@@ -95,7 +95,7 @@ struct MemoryCheckpoints::Order {
 MemoryCheckpoints::MemoryCheckpoints(const RunOptions& options, const Placement& placement,
                                      std::optional<Step> resumed)
     : path_(options.buddy), disk_(options.checkpoint), placement_(placement) {
-  if (placement_.leads_host()) folder_.emplace(path_, kept(placement_), resumed);
+  if (placement_.leads_host()) folder_.emplace(path_, kept(placement_), resumed, "--buddy");
 }
 
 void MemoryCheckpoints::exchange(const Job& job, Step step, const std::vector<CheckpointPart>& mine) {

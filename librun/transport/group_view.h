@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "librun/transport/collectives.h"
+#include "librun/transport/left_to_library.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
 
@@ -29,7 +30,9 @@ class Bundle {
   Bundle(const Bundle&) = delete;
   Bundle& operator=(const Bundle&) = delete;
   ~Bundle() {
-    if (!done()) new std::pair(std::move(messages_), std::move(kept_));
+    if (done()) return;
+    leave_to_library(std::make_shared<std::deque<std::unique_ptr<Posted>>>(std::move(messages_)));
+    leave_to_library(std::make_shared<std::vector<std::shared_ptr<void>>>(std::move(kept_)));
   }
 
   void add(std::unique_ptr<Posted> message) { messages_.push_back(std::move(message)); }

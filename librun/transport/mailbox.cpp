@@ -6,6 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "librun/threads/coordinator.h"
+#include "librun/transport/left_to_library.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {
@@ -21,7 +22,7 @@ constexpr std::chrono::seconds kMostFlush(5);
 
 Mailbox::~Mailbox() {
   forget_sent();
-  if (!leaving_.empty()) new std::list<Leaving>(std::move(leaving_));
+  if (!leaving_.empty()) leave_to_library(std::make_shared<std::list<Leaving>>(std::move(leaving_)));
 }
 
 void Mailbox::post(int to, std::string bytes) {

@@ -10,8 +10,8 @@ namespace pp::run {
 
 std::vector<int> Placement::ranks_on(int host) const {
   std::vector<int> found;
-  for (int rank = 0; rank < ranks; ++rank)
-    if (host_of.empty() || host_of[static_cast<std::size_t>(rank)] == host) found.push_back(rank);
+  for (int other = 0; other < ranks; ++other)
+    if (host_of.empty() || host_of[static_cast<std::size_t>(other)] == host) found.push_back(other);
   return found;
 }
 

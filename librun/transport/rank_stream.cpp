@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "librun/threads/coordinator.h"
+#include "librun/transport/left_to_library.h"
 
 namespace pp::run {
 
@@ -14,7 +15,7 @@ RankStream::RankStream(Peers& peers, int other, int tag, std::function<void()> l
       way_(std::make_unique<Way>()) {}
 
 RankStream::~RankStream() {
-  if (way_->posted && !way_->posted->done()) static_cast<void>(way_.release());
+  if (way_->posted && !way_->posted->done()) leave_to_library(std::move(way_));
 }
 
 void RankStream::await() {

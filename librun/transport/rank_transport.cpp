@@ -10,6 +10,7 @@
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/model/ops.h"
 #include "librun/transport/group_view.h"
+#include "librun/transport/left_to_library.h"
 
 namespace pp::run {
 
@@ -50,7 +51,7 @@ class RankTransport final : public Transport {
       std::erase_if(end.messages, [](RankMessage& message) { return message.posted->done(); });
     }
     if (std::ranges::any_of(ends_, [](const RankEnd& end) { return !end.messages.empty(); }))
-      new std::vector<RankEnd>(std::move(ends_));
+      leave_to_library(std::make_shared<std::vector<RankEnd>>(std::move(ends_)));
   }
 
   void expect(int channel, std::int64_t number, int rows) override {

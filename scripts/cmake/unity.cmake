@@ -5,15 +5,17 @@ include_guard()
 set(PP_UNITY_SIZE 5)  # files to a unit: what an edit compiles again
 
 # pp_unity(RESULT TARGET SOURCES...): the sources to give to a target in the place of these: neighbours in the list share
-# a unit, so file-local names differ within a target. Generated files and objects stay as they are. The units name files
-# from the repository's root: they are the same in every checkout.
+# a unit, so file-local names differ within a target. Generated files, objects and files with the property
+# SKIP_UNITY_BUILD_INCLUSION stay as they are. The units name files from the repository's root: they are the same in every
+# checkout.
 function(pp_unity result target)
   set(files "")
   set(units "")
   foreach(source IN LISTS ARGN)
     cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE path)
     cmake_path(IS_PREFIX PROJECT_BINARY_DIR ${path} generated)
-    if(PP_UNITY AND source MATCHES "\\.cpp$" AND NOT generated)
+    get_property(apart SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION)
+    if(PP_UNITY AND source MATCHES "\\.cpp$" AND NOT generated AND NOT apart)
       cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
       list(APPEND files ${path})
     else()

@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> None:
             raise Refused(f"{flag} {place}: there is no such folder")
     if options.plan_only:
         gc.disable()  # a tenth of the time of exports of a hundred layers, whose millions of objects stay anyway
+    progress(f"making {options.module}")
     module = factory.load(options.module, options.seed, not options.plan_only)
     examples = [factory.parse_example(text) for text in options.example]
     for text in options.target:
@@ -94,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
         examples[-1].target = True
     factory.name_inputs(module, examples)
     name = options.name or importer.default_name(options.module)
+    progress("tracing it" + ("" if options.plan_only else ", and checking what was traced against it"))
     imported = importer.import_module(module, examples, name, options.loss, options.group, options.output,
                                       options.plan_only)
     print(summary(imported), file=sys.stderr)
@@ -101,10 +103,17 @@ def run(options: argparse.Namespace) -> None:
         write_whole(options.weights, encode(imported.weights))
     document = imported.document
     if options.profile:
+        progress(f"measuring its layers on {options.device}")
         settings = profile.Settings(options.device, options.threads, sizes)
         document = profile.Profiler(imported, examples, settings).profile()
         print(profile.summary(document), file=sys.stderr)
     write_whole(options.file, (indented(document) + "\n").encode())
+
+
+def progress(step: str) -> None:
+    """For who waits at a terminal: a model of some GB takes minutes."""
+    if sys.stderr.isatty():
+        print(f"import-torch: {step} ...", file=sys.stderr, flush=True)
 
 
 def micro_batch_sizes(text: str) -> tuple[int, ...]:

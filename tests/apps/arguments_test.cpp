@@ -14,6 +14,7 @@ namespace arguments_test {
 namespace {
 
 using pp::test::Outcome;
+using pp::test::TemporaryFolder;
 
 const std::filesystem::path kPlan = pp::test::program("pp-plan");
 
@@ -52,6 +53,16 @@ TEST_SUITE("apps/arguments") {
           "pp-plan: error: unknown option --quantum; see pp-plan make --help\n");
     CHECK(error({"show", "-svg", "step.svg"}) ==
           "pp-plan: error: unknown option -svg; did you mean --svg? See pp-plan show --help\n");
+  }
+
+  TEST_CASE("an option that only pp-plan has is known to pp-run as the plan's") {
+    const TemporaryFolder folder;
+    const Outcome outcome = pp::test::run_checked(pp::test::program("pp-run"),
+                                                  {"plan.json", "--optimizer", "adamw"}, folder.path());
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err ==
+          "pp-run: error: --optimizer belongs to the plan: make it with pp-plan --optimizer, then run what it "
+          "writes\n");
   }
 
   TEST_CASE("an option's value is not taken for an option") {

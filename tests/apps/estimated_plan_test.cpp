@@ -55,6 +55,36 @@ TEST_SUITE("apps/estimated_plan") {
       CHECK(worker["peak_bytes"].get<std::int64_t>() <= (std::int64_t{80} << 30) * 95 / 100);
   }
 
+  TEST_CASE("several estimated profiles are warned of in one line, in sweeps too") {
+    const Folder folder;
+    for (const int tensor : {1, 2}) {
+      const Outcome made = pp::test::run_checked(
+          pp::test::program("pp-profile"),
+          {"estimate", "gpt2", "--device-spec", "h100", "--dtype", "bfloat16", "--micro-batch-sizes", "1",
+           "--tensor", std::to_string(tensor), "-q", "-o", "t" + std::to_string(tensor) + ".json"},
+          folder.path());
+      REQUIRE(made.err == "");
+    }
+    const auto warnings = [](const Outcome& made) {
+      REQUIRE(made.code == 0);
+      std::size_t count = 0;
+      for (std::size_t at = made.err.find("estimated for"); at != std::string::npos;
+           at = made.err.find("estimated for", at + 1))
+        ++count;
+      return count;
+    };
+    const std::vector<std::string> both{"t1.json", "t2.json",      "--levels", "4@300GB/s",   "--memory",
+                                        "80GiB",   "--mini-batch", "8",        "--optimizer", "adamw"};
+    const auto run = [&](const std::string& command, const std::vector<std::string>& more) {
+      std::vector<std::string> arguments{command};
+      arguments.insert(arguments.end(), both.begin(), both.end());
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return pp::test::run_checked(pp::test::program("pp-plan"), arguments, folder.path());
+    };
+    CHECK(warnings(run("make", {})) == 1);
+    CHECK(warnings(run("sweep", {"--micro-batches", "2,4"})) == 1);
+  }
+
   TEST_CASE("where it does not fit the message says what helps") {
     // A block has 1.8e9 parameters of 8 bytes with gradients and AdamW's state: 98 layers of 14.5 GB do not fit
     // eight devices.

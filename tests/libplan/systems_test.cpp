@@ -402,6 +402,19 @@ TEST_SUITE("libplan/systems") {
           }).starts_with("schedule shat: SHAT is left out: its update rule is not published"));
   }
 
+  TEST_CASE("what other systems call a schedule is answered with its name here") {
+    for (const auto& [theirs, ours] :
+         std::vector<std::pair<std::string, std::string>>{{"zerobubble", "zb-h1"},
+                                                          {"ZBVZeroBubble", "zb-v"},
+                                                          {"Interleaved1F1B", "interleaved"},
+                                                          {"zero-bubble", "zb-h1"},
+                                                          {"PipeDream-2BW", "2bw"}}) {
+      CHECK(error_of([&] { require_schedule(theirs); }) ==
+            "schedule \"" + theirs + "\" is called " + ours + " here; pp-plan schedules lists what there is");
+      CHECK_NOTHROW(require_schedule(ours));
+    }
+  }
+
   TEST_CASE("row 30: hybrid dp x pp, its lists") {
     // Two pipelines of two stages over eight micro-batches: each the list of one pipeline over four, then the
     // sum over both.

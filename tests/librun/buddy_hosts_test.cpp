@@ -38,18 +38,18 @@ class Fleet {
   fs::path weights() const { return options_.save_weights; }
 
   std::vector<test::Ending> train(const std::vector<std::string>& hosts, const run::RunOptions& more,
-                                  test::Change change = {}) {
+                                  const test::Change& change = {}, run::Observer* observer = nullptr) {
     run::RunOptions all = more;
     all.checkpoint = options_.checkpoint;
     all.resume = options_.resume;
     all.save_weights = options_.save_weights;
     const int ranks = static_cast<int>(hosts.size());
-    return test::train(ranks, stages(ranks), all,
-                       [&](test::ThreadPeers& peers, plan::Plan& plan, run::RunOptions& mine) {
-                         peers.on = hosts[static_cast<std::size_t>(peers.rank())];
-                         mine.buddy = memory(peers.on);
-                         if (change) change(peers, plan, mine);
-                       });
+    const auto place = [&](test::ThreadPeers& peers, plan::Plan& plan, run::RunOptions& mine) {
+      peers.on = hosts[static_cast<std::size_t>(peers.rank())];
+      mine.buddy = memory(peers.on);
+      if (change) change(peers, plan, mine);
+    };
+    return test::train(ranks, stages(ranks), all, place, nullptr, observer);
   }
 
   /// Until all hosts have a checkpoint of step 6 or later; then the last rank falls silent.
@@ -174,18 +174,22 @@ TEST_SUITE("librun/buddy_hosts") {
   }
 
   TEST_CASE("a host whose memory cannot be written is named, and training goes on") {
+    // Checkpoints of step 4 and later are made when rank 0 has told that step.
+    struct TakesMemory : test::SilentObserver {
+      void step(const run::Progress& progress) override {
+        if (progress.step == 3) fs::rename(memory, memory.string() + "-taken");
+      }
+      fs::path memory;
+    };
     Fleet fleet;
-    const std::vector<test::Ending> endings =
-        fleet.train(kHosts, options_for(40), [&](test::ThreadPeers& peers, plan::Plan&, run::RunOptions&) {
-          if (peers.rank() != 1) return;
-          std::thread([folder = fleet.memory("b")] {
-            while (Fleet::newest(folder) < 2) std::this_thread::yield();
-            fs::remove_all(folder);
-          }).detach();
-        });
+    TakesMemory observer;
+    observer.memory = fleet.memory("b");
+    const std::vector<test::Ending> endings = fleet.train(kHosts, options_for(8), {}, &observer);
     for (const test::Ending& ending : endings) REQUIRE(ending.error == "");
     CHECK(endings[0].report->exit_reason == "not_written");
-    check_weights(fleet, 40);
+    REQUIRE(observer.warnings.size() >= 2);  // the first: there is nothing to resume
+    CHECK(observer.warnings[1].find("rank 1: " + observer.memory.string()) != std::string::npos);
+    check_weights(fleet, 8);
   }
 }
 

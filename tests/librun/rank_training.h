@@ -27,13 +27,16 @@ struct Ending {
 
 using Change = std::function<void(ThreadPeers&, plan::Plan&, run::RunOptions&)>;
 
+/// `first`: rank 0's observer; the others have silent ones.
 inline std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::RunOptions& options,
-                                 const Change& change = {}, Wires* wires = nullptr) {
+                                 const Change& change = {}, Wires* wires = nullptr,
+                                 run::Observer* first = nullptr) {
   std::vector<Ending> endings(static_cast<std::size_t>(ranks));
   Wires own(ranks);
   on_ranks(wires ? *wires : own, [&](ThreadPeers& peers) {
     Ending& ending = endings[static_cast<std::size_t>(peers.rank())];
-    pp::test::SilentObserver observer;
+    pp::test::SilentObserver silent;
+    run::Observer& observer = first && peers.rank() == 0 ? *first : silent;
     plan::Plan mine = plan;
     run::RunOptions settings = options;
     if (change) change(peers, mine, settings);
