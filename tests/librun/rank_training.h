@@ -27,6 +27,17 @@ struct Ending {
 
 using Change = std::function<void(ThreadPeers&, plan::Plan&, run::RunOptions&)>;
 
+/// Twelve steps of synthetic samples.
+inline run::RunOptions rank_options(const plan::Plan& plan) {
+  run::RunOptions options;
+  options.data = "synthetic";
+  options.synthetic_samples = 12 * plan.training.mini_batch;
+  options.steps = 12;
+  options.learning_rate = 0.05;
+  options.seed = 7;
+  return options;
+}
+
 /// `first`: rank 0's observer; the others have silent ones.
 inline std::vector<Ending> train(int ranks, const plan::Plan& plan, const run::RunOptions& options,
                                  const Change& change = {}, Wires* wires = nullptr,

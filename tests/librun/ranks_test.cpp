@@ -1,5 +1,4 @@
-// Trainings on several ranks, which are threads here: the same bits as in one process, and what happens when a
-// rank is of another mind, fails or is silent.
+// Trainings on several ranks, which are threads here: the same bits as in one process.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -28,24 +27,14 @@ namespace ranks_test {
 
 using namespace pp;
 namespace fs = std::filesystem;
-using pp::test::Change;
 using pp::test::Ending;
+using pp::test::rank_options;
 using pp::test::run_on;
 using pp::test::ThreadPeers;
 using pp::test::train;
 using pp::test::Wires;
 
 namespace {
-
-run::RunOptions options_for(const plan::Plan& plan) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 12 * plan.training.mini_batch;
-  options.steps = 12;
-  options.learning_rate = 0.05;
-  options.seed = 7;
-  return options;
-}
 
 void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& options) {
   const pp::test::Run expected = pp::test::run_plan(plan, options), found = run_on(ranks, plan, options);
@@ -78,7 +67,7 @@ TEST_SUITE("librun/ranks") {
     for (const pp::test::RankCase& one : pp::test::rank_cases()) {
       CAPTURE(one.name);
       const plan::Plan plan = make_plan(one.spec);
-      check_same(one.ranks, plan, options_for(plan));
+      check_same(one.ranks, plan, rank_options(plan));
       ++count;
     }
     CHECK(count >= 60);
@@ -96,13 +85,13 @@ TEST_SUITE("librun/ranks") {
           PlanSpec{.model = language, .cuts = {2, 4}}}) {
       const plan::Plan plan = make_plan(spec);
       CAPTURE(plan.model.name);
-      run::RunOptions options = options_for(plan);
+      run::RunOptions options = rank_options(plan);
       options.clip_norm = 0.5;
       options.on_nan = run::OnNan::skip;
       options.accumulate = 2;
       options.steps = 6;
       check_same(3, plan, options);
-      run::RunOptions half = options_for(plan);
+      run::RunOptions half = rank_options(plan);
       half.autocast = Autocast::bfloat16;
       check_same(2, plan, half);
     }
@@ -111,7 +100,7 @@ TEST_SUITE("librun/ranks") {
   TEST_CASE("a copy of shared weights on a rank without their owner is loaded as well") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = pp::test::shared_mlp(), .cuts = {3, 6}});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     options.seed = 7;
     options.save_weights = folder.path() / "other.safetensors";
     pp::test::SilentObserver observer;
@@ -130,7 +119,7 @@ TEST_SUITE("librun/ranks") {
       const auto spec = pp::test::spec_for(schedule, 4);
       REQUIRE(spec);
       const plan::Plan plan = make_plan(*spec);
-      run::RunOptions options = options_for(plan);
+      run::RunOptions options = rank_options(plan);
       options.clip_norm = plan.workers.front().program.stream || spec->schedule == "parameter-server"
                               ? std::nullopt
                               : std::optional(0.5);
@@ -148,7 +137,7 @@ TEST_SUITE("librun/ranks") {
     std::vector<int> cuts;
     for (int stage = 1; stage < 11; ++stage) cuts.push_back(2 * stage);
     const plan::Plan plan = make_plan({.model = pp::test::mlp(11), .cuts = cuts});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     options.clip_norm = 0.5;
     check_same(11, plan, options);
   }
@@ -165,7 +154,7 @@ TEST_SUITE("librun/ranks") {
       Wires wires(2);
       pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
         pp::test::SilentObserver observer;
-        run::run_together(peers, plan, options_for(plan), observer, [] { return false; });
+        run::run_together(peers, plan, rank_options(plan), observer, [] { return false; });
         const auto sent = [&](run::ControlKind kind) {
           return peers.letters[static_cast<unsigned char>(kind)].load();
         };
@@ -177,9 +166,9 @@ TEST_SUITE("librun/ranks") {
   TEST_CASE("workers stand where the plan's ranks say, where it names as many") {
     plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
     for (std::size_t w = 0; w < 3; ++w) plan.workers[w].rank = w == 1 ? 0 : 1;
-    check_same(2, plan, options_for(plan));
+    check_same(2, plan, rank_options(plan));
     pp::test::SilentObserver observer;
-    test::run_checked(plan, options_for(plan), observer);
+    test::run_checked(plan, rank_options(plan), observer);
     CHECK(std::ranges::count(observer.warnings,
                              "the plan is for 2 ranks and this process has all their workers; start it with "
                              "mpirun -n 2 pp-run ...") == 1);
@@ -188,7 +177,7 @@ TEST_SUITE("librun/ranks") {
   TEST_CASE("an all-reduce sends each member's vector 2(q-1)/q times") {
     const plan::Plan plan = make_plan(
         {.model = pp::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     options.steps = 1;
     Wires wires(3);
     for (const Ending& ending : train(3, plan, options, {}, &wires)) REQUIRE(ending.error == "");
@@ -216,7 +205,7 @@ TEST_SUITE("librun/ranks") {
       const plan::Plan plan = make_plan(spec);
       CAPTURE(plan.model.name);
       CAPTURE(spec.schedule);
-      run::RunOptions options = options_for(plan);
+      run::RunOptions options = rank_options(plan);
       options.steps = 6;
       for (const int ranks : {2, static_cast<int>(plan.workers.size())}) check_same(ranks, plan, options);
       if (plan.schedule.weight_policy != plan::WeightPolicy::flush) continue;
@@ -231,7 +220,7 @@ TEST_SUITE("librun/ranks") {
         {.model = pp::test::mlp(8), .replicas = {3}, .schedule = "data-parallel", .micro_batches = 3});
     for (const double overlap : {0.0, 1.0}) {
       plan.predicted.all_reduce_overlap = overlap;
-      run::RunOptions options = options_for(plan);
+      run::RunOptions options = rank_options(plan);
       options.steps = 1;
       options.evaluate = false;
       Wires wires(3);
@@ -249,7 +238,7 @@ TEST_SUITE("librun/ranks") {
   TEST_CASE("a checkpoint of three ranks goes on on two and on one, with the bits of a run that went through") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = pp::test::dropout_mlp(), .cuts = {2, 4, 6}});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
     options.checkpoint = folder.path() / "ck";
     options.checkpoint_steps = 2;
@@ -269,7 +258,7 @@ TEST_SUITE("librun/ranks") {
     const fs::path ck = folder.path() / "ck";
     const plan::Plan plan =
         make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
     train_seven_steps(plan, options, ck);
 
@@ -300,7 +289,7 @@ TEST_SUITE("librun/ranks") {
     const TestFolder folder;
     const fs::path ck = folder.path() / "ck";
     const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
     train_seven_steps(plan, options, ck);
     std::string bytes = read_file(ck / "step-7/weights-1.safetensors");
@@ -317,7 +306,7 @@ TEST_SUITE("librun/ranks") {
   TEST_CASE("a checkpoint folder that ranks do not share ends the run, which says so") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
-    run::RunOptions options = options_for(plan);
+    run::RunOptions options = rank_options(plan);
     options.checkpoint = folder.path() / "ck";
     const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto&, run::RunOptions& o) {
       if (peers.rank() == 1) fs::create_directory(o.checkpoint = folder.path() / "elsewhere");
@@ -332,7 +321,7 @@ TEST_SUITE("librun/ranks") {
       "rounding") {
     for (const int replicas : {2, 4}) {
       const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}, .replicas = {replicas, 1}});
-      run::RunOptions options = options_for(plan);
+      run::RunOptions options = rank_options(plan);
       const pp::test::Run expected = pp::test::run_plan(plan, options);
       options.all_reduce = run::AllReduce::fast;
       std::atomic<int> sums = 0;
@@ -351,177 +340,6 @@ TEST_SUITE("librun/ranks") {
       for (std::size_t i = 0; i < found.size(); ++i)
         CHECK(found[i].second.allclose(expected.tensors[i].second, 1e-5, 1e-6));
     }
-  }
-
-  TEST_CASE("a rank that cannot make its workers ends all, and rank 0 says why") {
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
-    const auto endings = train(3, plan, options_for(plan), [](ThreadPeers& peers, auto&, auto&) {
-      if (peers.rank() == 1) peers.tags = 2;
-    });
-    CHECK(endings[0].error.starts_with("rank 1: the message-passing library has tags up to 2, too few for "));
-    for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
-  }
-
-  TEST_CASE("more ranks than workers are refused with the command that fits") {
-    const auto endings = train(3, make_plan({.model = pp::test::mlp(2), .cuts = {2}}), {});
-    CHECK(endings[0].error == "3 ranks for 2 workers of the plan; start at most 2: mpirun -n 2 pp-run ...");
-    CHECK_FALSE(endings[0].said_elsewhere);
-    for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
-  }
-
-  TEST_CASE("ranks of another mind are refused before any work, by name") {
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
-    const run::RunOptions options = options_for(plan);
-    const auto refusal = [&](const Change& change) {
-      const auto endings = train(2, plan, options, [&](ThreadPeers& peers, auto& p, auto& o) {
-        if (peers.rank() == 1) change(peers, p, o);
-      });
-      CHECK(endings[1].said_elsewhere);
-      CHECK_FALSE(endings[0].said_elsewhere);
-      return endings[0].error;
-    };
-    const auto has = [](const std::string& text, const std::string& part) {
-      return text.find(part) != std::string::npos;
-    };
-    CHECK(
-        has(refusal([](auto&, auto&, run::RunOptions& o) { o.learning_rate = 0.5; }),
-            ": option learning_rate is 0.5, on rank 0 0.05; start all ranks with the same pp-run, plan, data, "
-            "weights and options"));
-    // One option more on a rank, which stands before others in their order.
-    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.clip_norm = 1; }),
-              ": option clip_norm is 1.0, on rank 0 not given;"));
-    CHECK(has(refusal([](ThreadPeers&, auto&, run::RunOptions& o) { o.warmup_steps = 2; }),
-              ": option warmup_steps is 2, on rank 0 not given;"));
-    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.seed = 8; }), ": the seed is 8, on rank 0 7;"));
-    CHECK(has(refusal([](auto&, plan::Plan& p, auto&) { p.training.optimizer = plan::OptimizerName::adam; }),
-              ": the plan is sha256:"));
-    CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.data = "nowhere"; }), ": nowhere: "));
-  }
-
-  TEST_CASE("ranks that begin with other weights, or from other checkpoints, are refused with both files") {
-    const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
-    const auto weights_of = [&](std::uint64_t seed, const std::string& name) {
-      run::RunOptions options = options_for(plan);
-      options.seed = seed;
-      options.steps = 4;
-      options.save_weights = folder.path() / (name + ".safetensors");
-      options.checkpoint = folder.path() / name;
-      pp::test::SilentObserver observer;
-      test::run_checked(plan, options, observer);
-    };
-    weights_of(7, "a");
-    weights_of(8, "b");
-    fs::copy_file(folder.path() / "a.safetensors", folder.path() / "copy.safetensors");
-    const auto ending = [&](const auto& change) {
-      const auto endings = train(2, plan, options_for(plan),
-                                 [&](ThreadPeers& peers, auto&, auto& o) { change(peers.rank(), o); });
-      CHECK(endings[1].said_elsewhere == !endings[0].error.empty());
-      return endings[0].error;
-    };
-    const std::string path = folder.path().string();
-    const auto begin_with = [&](const std::string& second) {
-      return ending([&](int rank, run::RunOptions& o) {
-        o.initial_weights = path + "/" + (rank == 0 ? "a.safetensors" : second);
-      });
-    };
-    const std::string other = begin_with("b.safetensors");
-    CHECK(other.find("the state that the training begins with is " + path + "/b.safetensors (sha256:") !=
-          std::string::npos);
-    CHECK(other.find("), on rank 0 " + path + "/a.safetensors (sha256:") != std::string::npos);
-    CHECK(begin_with("copy.safetensors") == "");
-    const std::string resumed =
-        ending([&](int rank, run::RunOptions& o) { o.resume = folder.path() / (rank == 0 ? "a" : "b"); });
-    CHECK(resumed.find("begins with is " + path + "/b/step-4 (sha256:") != std::string::npos);
-    const std::string drawn = ending([&](int rank, run::RunOptions& o) {
-      if (rank == 1) o.initial_weights = folder.path() / "a.safetensors";
-    });
-    CHECK(drawn.find("on rank 0 drawn from the seed;") != std::string::npos);
-  }
-
-  // 24 samples of x [width] and y; the sample in the middle differs: count, first and last sample do not.
-  TEST_CASE("ranks whose data differ within are refused while they train, with rank and file") {
-    const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(2), .cuts = {2}});
-    const auto width = plan.model.inputs.front().type.shape.front();
-    for (const int which : {0, 1}) {
-      std::vector<float> x(static_cast<std::size_t>(24 * width), 0.5F);
-      x[static_cast<std::size_t>(12 * width)] += static_cast<float>(which);
-      const std::vector<std::int64_t> y(24, 1);
-      const std::string header = R"({"x": {"dtype": "F32", "shape": [24, )" + std::to_string(width) +
-                                 R"(], "data_offsets": [0, )" + std::to_string(96 * width) +
-                                 R"(]}, "y": {"dtype": "I64", "shape": [24], "data_offsets": [)" +
-                                 std::to_string(96 * width) + ", " + std::to_string(96 * width + 192) + "]}}";
-      fs::create_directory(folder.path() / std::to_string(which));
-      folder.write(std::to_string(which) + "/train.safetensors",
-                   pp::test::safetensors_bytes(header, pp::test::bytes_of(x) + pp::test::bytes_of(y)));
-    }
-    for (const int second : {0, 1}) {
-      const auto endings = train(2, plan, options_for(plan), [&](ThreadPeers& peers, auto&, auto& o) {
-        o.data = (folder.path() / std::to_string(peers.rank() == 0 ? 0 : second)).string();
-      });
-      const std::string path = (folder.path() / "0/train.safetensors").string();
-      if (second == 0) CHECK(endings[0].error == "");
-      if (second == 0) continue;
-      CHECK(endings[0].error.starts_with("rank 1 has other data than rank 0 in " + path +
-                                         ": the samples of the first "));
-      CHECK(endings[0].error.ends_with(" steps differ; give all ranks the same files"));
-      CHECK(endings[1].said_elsewhere);
-    }
-  }
-
-  TEST_CASE("a worker that fails on any rank ends all, and rank 0 names rank, worker, stage and operation") {
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
-    for (const int where : {0, 1, 2}) {
-      run::RunOptions options = options_for(plan);
-      options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op& op) {
-        if (step == 2 && number(worker) == where && op.kind == plan::OpKind::backward)
-          throw std::runtime_error("the disk is on fire");
-      };
-      const auto endings = train(3, plan, options);
-      const std::string text = std::to_string(where);
-      CHECK(endings[0].error == (where == 0 ? "" : "rank " + text + ": ") + "worker " + text + ": stage " +
-                                    text + ": B" + text + ".0: the disk is on fire");
-      for (const std::size_t r : {1, 2}) CHECK(endings[r].said_elsewhere);
-    }
-  }
-
-  TEST_CASE("a rank that is not heard of for the stall timeout ends the run, which names it") {
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
-    run::RunOptions options = options_for(plan);
-    options.stall_timeout = Seconds(2);
-    std::atomic<ThreadPeers*> silent = nullptr;
-    options.before_op = [&](std::int64_t step, WorkerId worker, const plan::Op&) {
-      if (step == 3 && number(worker) == 1) silent.load()->mute = true;
-    };
-    options.steps = 1'000'000;
-    const auto endings = train(3, plan, options, [&](ThreadPeers& peers, auto&, auto&) {
-      if (peers.rank() == 1) silent = &peers;
-    });
-    CHECK(
-        endings[0].error ==
-        "rank 1 (workers 1) has been silent for 2 s: it hangs, was stopped, or cannot be reached; look at its "
-        "host");
-    CHECK(endings[2].said_elsewhere);
-  }
-
-  TEST_CASE("who interrupts any rank ends the run after the steps in flight, with the same report") {
-    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
-    run::RunOptions options = options_for(plan);
-    options.steps = 1'000'000;
-    options.evaluate = false;
-    std::atomic<int> begun = 0;
-    options.before_op = [&](std::int64_t step, WorkerId, const plan::Op&) { begun = static_cast<int>(step); };
-    Wires wires(3);
-    std::optional<run::RunReport> report;
-    pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
-      pp::test::SilentObserver observer;
-      auto mine =
-          run::run_together(peers, plan, options, observer, [&] { return peers.rank() == 2 && begun > 20; });
-      if (peers.rank() == 0) report = std::move(mine);
-    });
-    CHECK(report->exit_reason == "interrupted");
-    CHECK(report->step_losses.size() > 20);
   }
 }
 
