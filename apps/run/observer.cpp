@@ -17,10 +17,14 @@ namespace {
 /// Lines are added to files of metrics only: what else stands under that name was not meant. A run that was
 /// killed may have left half a line.
 void require_metrics(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
   std::ifstream file(path, std::ios::binary);
   std::string line;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored) || !std::getline(file, line)) return;
+  const bool opened = file.is_open(), empty = opened && !std::getline(file, line);
+  if (!opened || file.bad())
+    throw Error(ErrorKind::usage, path + ": cannot be read, and a resumed training adds lines to its metrics");
+  if (empty) return;
   const bool cut = file.eof() && line.starts_with('{');
   if (cut || run::begins_metrics(line)) return;
   throw Error(ErrorKind::usage,
@@ -31,9 +35,11 @@ void require_metrics(const std::string& path) {
 
 RunObserver::RunObserver(const cli::Shell& shell, const std::string& metrics, LineFile::Begin begin)
     : line_(shell), to_stdout_(metrics == "-") {
-  if (!metrics.empty()) cli::claim_output(metrics);
-  if (begin == LineFile::Begin::at_the_end && !to_stdout_) require_metrics(metrics);
-  if (!metrics.empty() && !to_stdout_) metrics_.emplace(metrics, begin);
+  if (metrics.empty()) return;
+  cli::claim_output(metrics);
+  if (to_stdout_) return;
+  if (begin == LineFile::Begin::at_the_end) require_metrics(metrics);
+  metrics_.emplace(metrics, begin);
 }
 
 void RunObserver::start(const run::RunStart& start) { record(run::metrics_line(start)); }

@@ -246,7 +246,8 @@ class Campaign:
             wrong.append("the message does not say that memory ran out")
         if case.call == "memory" and re.search("error: (out of memory|the host has no memory)", ended.said):
             wrong.append("the message does not say what memory was for")
-        if case.how != "kill" and case.call != "memory" and not is_named(place, ended.said, paths[0]):
+        first = next((path for path in paths if STATE not in path), paths[0])
+        if case.how != "kill" and case.call != "memory" and not is_named(place, ended.said, first):
             wrong.append("the message does not name the file")
         return "error, code " + str(ended.code)
 

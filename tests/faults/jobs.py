@@ -18,9 +18,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "
 DEVICE = pathlib.Path(__file__).resolve().parents[2] / "configs/devices/a100.json"
 SAMPLES, WIDTH, CLASSES = 32, 8, 4
 # In the data's order, so that the samples of a micro-batch are read at once: fewer runs of the same kind. A rank that is stopped
-# is noticed after the timeout; a busy machine's fsync must take less.
+# is noticed after the timeout, at the start after ten; a busy machine's fsync must take less.
 TRAINING = ["--data", "data.safetensors", "--no-shuffle", "--no-evaluate", "--lr", "0.05", "--momentum", "0.9", "--stall-timeout",
-            "8s"]
+            "4s"]
 
 
 @dataclasses.dataclass
@@ -89,13 +89,14 @@ def jobs() -> list[Job]:
     saving = ["--checkpoint", "ck", "--every", "2"]
     resuming = [*saving, "--resume", "ck"]
     old_results = ["pp-run", "plan.json", *TRAINING, "--steps", "1", "--save-weights", "w.safetensors", "-o", "r.json"]
+    metrics = ["--metrics", "m.jsonl"]
     first_half = ["pp-run", "plan.json", *TRAINING, "--steps", "2", *saving]
     launch = ["pp-run", "launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "mpirun"]
     behind = ["--", *TRAINING, "--steps", "4", *saving, "--save-weights", "w.safetensors", "-o", "r.json"]
     return [
-        training("train", [*saving, "--metrics", "m.jsonl"], prepare=[old_results], folders=("ck",),
-                 restart=training("", [*resuming, "--metrics", "m.jsonl"]).command),
-        training("resume", resuming, prepare=[old_results, first_half], folders=("ck",)),
+        training("train", [*saving, *metrics], prepare=[old_results], folders=("ck",),
+                 restart=training("", [*resuming, *metrics]).command),
+        training("resume", [*resuming, *metrics], prepare=[old_results, [*first_half, *metrics]], folders=("ck",)),
         training("buddy", [*resuming, "--buddy", "memory", "--copy-every", "2"], prepare=[first_half], folders=("ck", "memory"),
                  libraries=("disk",)),
         Job("shards", ["pp-run", "plan.json", *TRAINING, "--steps", "2", "--save-weights", "shards/", "--shard-size", "3kB", "--trace",
