@@ -55,7 +55,9 @@ void warn_of_idle_stages(const plan::Plan& plan) {
 void warn_of_estimates(std::span<const PlanningCase> cases) {
   std::vector<std::string> devices;
   for (const PlanningCase& one : cases) {
-    if (one.profile.mode == ProfileMode::estimated) devices.push_back(one.profile.device.name);
+    const std::string& name = one.profile.device.name;
+    if (one.profile.mode == ProfileMode::estimated && std::ranges::find(devices, name) == devices.end())
+      devices.push_back(name);
   }
   if (devices.empty()) return;
   cli::warn(

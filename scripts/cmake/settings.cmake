@@ -24,6 +24,9 @@ target_compile_definitions(pp_settings INTERFACE PP_VERSION="${PROJECT_VERSION}"
 # One rounding per operation: the planner's searches compare doubles bit for bit. Any object may become part of a
 # module that is loaded later, where nobody puts other functions in the place of its own.
 target_compile_options(pp_settings INTERFACE -ffp-contract=off -fPIC -fno-semantic-interposition)
+# A program takes the functions that it calls, not all of their files.
+target_compile_options(pp_settings INTERFACE $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
+target_link_options(pp_settings INTERFACE $<$<CONFIG:Release>:LINKER:--gc-sections>)
 if(PP_SANITIZE)
   target_compile_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(pp_settings INTERFACE -fsanitize=${PP_SANITIZE})
