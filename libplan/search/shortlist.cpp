@@ -169,11 +169,12 @@ std::vector<Finalist> Shortlist::choose(std::vector<Finalist> finalists) {
   std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
     return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
   });
-  std::map<std::pair<const ScheduleRow*, RecomputeMode>, std::size_t> counts;
+  // Estimates do not know what pipelines side by side save, so each number of them has places of its own.
+  std::map<std::tuple<const ScheduleRow*, RecomputeMode, int>, std::size_t> counts;
   std::vector<Finalist> chosen;
   for (Finalist& finalist : finalists) {
     const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
-    std::size_t& count = counts[{finalist.schedule, finalist.recompute}];
+    std::size_t& count = counts[{finalist.schedule, finalist.recompute, finalist.pipelines}];
     if (count >= most_of(finalist) && !baseline) continue;
     if (is_too_long(finalist)) {
       endless_ = finalist.schedule->name;
