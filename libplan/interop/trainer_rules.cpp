@@ -100,7 +100,7 @@ constexpr std::array kTorchTitan{
 
 }  // namespace
 
-// The factors: tests/bench/notes/profile.md, 1 / 0.86 to 1 / 0.77.
+// The factors: tests/lab/bench/notes/profile.md, 1 / 0.86 to 1 / 0.77.
 std::string_view caveat_of(Trainer trainer) {
   if (trainer != Trainer::torchtitan) return {};
   return "TorchTitan divides weights and gradients among replicas, too (FSDP), which is not modelled: memory "

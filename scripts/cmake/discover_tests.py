@@ -1,16 +1,16 @@
-"""discover_tests.py EXECUTABLE OUTPUT.cmake [--by-suite] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
+"""discover_tests.py EXECUTABLE OUTPUT.cmake [--by-case] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
 [--timeout SECONDS]
 
-Asks a test executable for its cases and writes their CTest entries: one a case, or with --by-suite one a suite; cases
-of suites gpu/... are single entries always. Only an entry of one case may skip, by its exit code. --imitation adds the
-cases of gpu/... once more, under an imitation GPU, where none may skip. Entries of SERIAL suites run alone.
+Asks a test executable for its cases and writes their CTest entries: one a suite, or with --by-case one a case.
+--imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of SERIAL
+suites run alone.
 """
 
 import argparse
 import subprocess
 import xml.etree.ElementTree
 
-SKIPPED = 77  # tests/support/main.cpp
+SKIPPED = "77"  # tests/support/main.cpp
 
 
 def entry(name: str, command: list[str], properties: dict[str, str]) -> str:
@@ -23,28 +23,26 @@ def entry(name: str, command: list[str], properties: dict[str, str]) -> str:
 def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
     done = set()
     for suite, case in cases:
-        gpu = suite.startswith("gpu/")
         properties = {"LABELS": suite, "TIMEOUT": options.timeout}
         if suite in options.serial:
             properties["RUN_SERIAL"] = "TRUE"
-        command = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
-        if options.by_suite and not gpu:
-            if suite not in done:
-                yield entry(suite, command, properties)
-            done.add(suite)
-            continue
-        command.append("--test-case=" + case.replace(",", "\\,"))
-        name = f"{suite}: {case}" if gpu and not case.startswith(suite) else case
-        yield entry(name, command, {**properties, "SKIP_RETURN_CODE": str(SKIPPED)})
-        if gpu and options.imitation:
-            yield entry(f"imitation/{name}", command, {**properties, "ENVIRONMENT": ";".join(options.imitation)})
+        of_suite = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
+        of_case = [*of_suite, "--test-case=" + case.replace(",", "\\,")]
+        skipping = {**properties, "SKIP_RETURN_CODE": SKIPPED}
+        if options.by_case:
+            yield entry(case, of_case, skipping)
+        elif suite not in done:
+            yield entry(suite, of_suite, skipping)
+        done.add(suite)
+        if options.imitation and suite.startswith("gpu/"):
+            yield entry(f"imitation/{suite}: {case}", of_case, {**properties, "ENVIRONMENT": ";".join(options.imitation)})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("executable")
     parser.add_argument("output")
-    parser.add_argument("--by-suite", action="store_true")
+    parser.add_argument("--by-case", action="store_true")
     parser.add_argument("--imitation", nargs="+", default=[])
     parser.add_argument("--serial", action="append", default=[])
     parser.add_argument("--timeout", default="300")

@@ -39,12 +39,16 @@ jobs() {
   echo $((memory < cores ? memory : cores))
 }
 
-# Configures and builds a preset; further arguments are targets (default: all).
+# Configures and builds a preset; further arguments are options of CMake (-D...), then targets (default: all).
 build() {
-  local preset=$1 targets=()
+  local preset=$1 options=() targets=()
   shift
+  while [[ ${1:-} == -D* ]]; do
+    options+=("$1")
+    shift
+  done
   [ $# -eq 0 ] || targets=(--target "$@")
   cd "$repo" || exit
-  timed "configured (preset $preset)" -- cmake --preset "$preset" >&2
+  timed "configured (preset $preset)" -- cmake --preset "$preset" "${options[@]}" >&2
   timed "built (preset $preset, $(jobs) jobs)" -- cmake --build --preset "$preset" -j "$(jobs)" "${targets[@]}" >&2
 }

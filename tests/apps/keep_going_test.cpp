@@ -33,7 +33,7 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename there of each of its processes (tests/faults/disk.cpp).
+/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp).
 Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
                              const std::string& there = "ck") {
   const Words words =

@@ -8,7 +8,7 @@
 #include "libprofile/core/file.h"
 #include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
-#include "tests/fuzz/random.h"
+#include "tests/lab/fuzz/random.h"
 #include "tests/support/rank_cases.h"
 
 #include "tests/support/doctest.h"

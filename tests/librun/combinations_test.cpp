@@ -10,7 +10,7 @@
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/model/families/families.h"
-#include "tests/fuzz/random.h"
+#include "tests/lab/fuzz/random.h"
 #include "tests/librun/models.h"
 #include "tests/librun/promise.h"
 #include "tests/librun/reference.h"

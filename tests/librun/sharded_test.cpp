@@ -12,7 +12,7 @@
 #include "libprofile/device/process.h"
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/checkpoint_folder.h"
-#include "tests/fuzz/random.h"
+#include "tests/lab/fuzz/random.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
