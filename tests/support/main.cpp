@@ -1,5 +1,5 @@
-// Runs doctest's cases and ends with a line `cases: 12 passed, 0 failed, 1 skipped`. Exit codes: 0 some case passed and
-// none failed, 1 a case failed or none matched the filters, 77 all cases that ran skipped.
+// Runs doctest's cases and ends with a line `cases: 12 passed, 0 failed, 1 skipped`. Exit codes: 0 some case
+// passed and none failed, 1 a case failed or none matched the filters, 77 all cases that ran skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

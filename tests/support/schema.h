@@ -20,6 +20,8 @@ class DocumentsOf {
  public:
   /// Throws std::logic_error for the system's temporary folder, where other processes write too.
   explicit DocumentsOf(std::filesystem::path folder);
+  /// Those that are newer than `time`.
+  DocumentsOf(std::filesystem::path folder, std::filesystem::file_time_type time);
   /// What the schemas have against those that were written since: `FILE: why; ` for each, empty: nothing. Of
   /// `.jsonl` files each line is one. What is no JSON, or disappears meanwhile, is passed over.
   std::string invalid() const;

@@ -45,6 +45,11 @@ DocumentsOf::DocumentsOf(fs::path folder) : folder_(std::move(folder)) {
   before_ = times();
 }
 
+DocumentsOf::DocumentsOf(fs::path folder, fs::file_time_type time)
+    : folder_(std::move(folder)), before_(times()) {
+  std::erase_if(before_, [&](const auto& file) { return file.second > time; });
+}
+
 DocumentsOf::Times DocumentsOf::times() const {
   Times found;
   std::error_code gone;
