@@ -35,6 +35,19 @@ TEST_SUITE("apps/progress") {
     CHECK(table.text(8).find("\näöüäö...\n") != std::string::npos);  // five characters and three dots
   }
 
+  TEST_CASE("a narrow table keeps what decides, and breaks lists behind bars") {
+    using pp::cli::Align, pp::cli::Overflow;
+    pp::cli::Table table({{"schedule", Align::left, Overflow::shorten, pp::cli::kWhole},
+                          {"stages", Align::left, Overflow::wrap, 10},
+                          {"devices", Align::left}});
+    table.add({"interleaved", "222|111|333", "a/cuda:0 .. b/cuda:7"});
+    CHECK(table.text(34) ==
+          "schedule     stages      devices\n"
+          "-----------  ----------  ---------\n"
+          "interleaved  222|111|    a/cuda...\n"
+          "             333\n");
+  }
+
   TEST_CASE("time left is told as clocks do, rounded up") {
     CHECK(clock(Seconds(0)) == "0:00");
     CHECK(clock(Seconds(64.2)) == "1:05");
