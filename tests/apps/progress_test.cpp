@@ -1,7 +1,8 @@
-// The line that shows on a terminal how far a tool is.
+// What the tools write for a terminal: the line that shows how far they are, narrow tables, long lists.
 #include "apps/cli/progress.h"
 
 #include "apps/cli/table.h"
+#include "apps/plan/stage_table.h"
 
 #include "tests/support/doctest.h"
 
@@ -46,6 +47,15 @@ TEST_SUITE("apps/progress") {
           "-----------  ----------  ---------\n"
           "interleaved  222|111|    a/cuda...\n"
           "             333\n");
+  }
+
+  TEST_CASE("four equal items of a list, or more, are counted") {
+    using pp::plan_tool::counted_runs;
+    CHECK(counted_runs("2-2-2-2", '-') == "4 x 2");
+    CHECK(counted_runs("2-2-2", '-') == "2-2-2");
+    CHECK(counted_runs("8-1-1-1-1-1-3", '-') == "8, 5 x 1, 3");
+    CHECK(counted_runs("all|all|all|all|-", '|') == "4 x all, -");
+    CHECK(counted_runs("16", '|') == "16");
   }
 
   TEST_CASE("time left is told as clocks do, rounded up") {
