@@ -20,6 +20,7 @@ a transcript's run counts its cases; exit 0 when none failed, 77 when all were s
 
 import dataclasses
 import difflib
+import os
 import pathlib
 import re
 import shutil
@@ -150,7 +151,8 @@ def recorded(text: str, printed: list[Printed]) -> str:
         end = one.command.last
         while end < len(lines) and lines[end] and not lines[end].startswith(("$ ", "## ", "# ")):
             end += 1
-        lines[one.command.last : end] = one.lines + ([f"? {one.code}"] if one.code else [])
+        shown = [line.replace(os.environ.get("PP_REPOSITORY", ANY), ANY) for line in one.lines]
+        lines[one.command.last : end] = shown + ([f"? {one.code}"] if one.code else [])
     return "\n".join(lines) + "\n"
 
 
