@@ -1,5 +1,5 @@
-// sample-plan MODEL KEY=VALUE...: prints a plan by hand (tests/support/plans.h) for transcripts. MODEL is a model, a
-// profile of one, or `small` (run_folder.h); the keys are those of PlanSpec that transcripts need.
+// sample-plan MODEL KEY=VALUE...: prints a plan by hand (tests/support/plans.h) for transcripts. MODEL is a
+// model, a profile of one, or `small` (run_folder.h); the keys are those of PlanSpec that transcripts need.
 #include <cstdio>
 #include <functional>
 #include <map>
