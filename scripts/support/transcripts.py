@@ -9,17 +9,18 @@ A transcript is a text file:
     ## a stage too many is refused               a case: a new folder, one shell for all of its commands
     $ pp-plan profile.json --devices 2 --bandwidth 1e9 \\
     > --mini-batch 64 --stages 9
-    pp-plan: error: stages = 9 exceeds ...       what it prints, both streams; `...` is any text, alone any lines
-    ? 2                                          its exit code, 0 where none is said
+    ! pp-plan: error: stages = 9 exceeds ...     what it prints, standard error behind an exclamation mark and last;
+    ? 2                                          `...` is any text, alone any lines; its exit code, 0 where none is said
     ## trained on ranks [needs mpirun]           skipped where there is no such program
 
-Documents that a command writes must be valid by their schemas. A page's lines below a command (with --compare) must be
-lines of its standard output, in their order. Programs are found in the caller's PATH. The last line of a transcript's run
-counts its cases; exit 0 when none failed, 77 when all were skipped.
+Documents that pp-profile, pp-plan and pp-run write must be valid by their schemas. A page's lines below a command (with
+--compare) must be lines of its standard output, in their order. Programs are found in the caller's PATH. The last line of
+a transcript's run counts its cases; exit 0 when none failed, 77 when all were skipped.
 """
 
 import dataclasses
 import difflib
+import os
 import pathlib
 import re
 import shutil
@@ -30,6 +31,8 @@ import time
 
 SKIPPED = 77
 ANY = "..."
+# What pp-plan says on a slow machine only.
+SLOW = re.compile(r"pp-plan: info: .* takes more than ")
 
 
 @dataclasses.dataclass
@@ -73,18 +76,36 @@ def parse(text: str) -> tuple[list[Command], list[Case]]:
     return setup.commands, cases[1:]
 
 
+def pattern_of(line: str) -> str:
+    if line == ANY:
+        return "(?:(?!! ).*\n)*?"
+    if line == "! " + ANY:
+        return "(?:! .*\n)*?"
+    return ".*?".join(map(re.escape, line.split(ANY))) + "\n"
+
+
 def matches(shown: list[str], printed: list[str]) -> bool:
     """Empty lines of either do not count: a transcript has them between its cases."""
-    pattern = "".join("(?:.*\n)*?" if line == ANY else ".*?".join(map(re.escape, line.split(ANY))) + "\n" for line in shown)
-    return re.fullmatch(pattern, "".join(line + "\n" for line in printed)) is not None
+    return re.fullmatch("".join(map(pattern_of, shown)), "".join(line + "\n" for line in printed)) is not None
+
+
+# The tools as functions of the shell: what they write is validated, wherever a command calls them.
+CHECKED = """
+checked() {
+  touch $notes/since
+  command "$@"
+  local code=$?
+  [ -z "$(find . -newer $notes/since -name '*.json*' -print -quit)" ] || valid-documents . $notes/since >>$notes/$index.err 2>&1
+  return $code
+}
+for tool in pp-profile pp-plan pp-run; do eval "$tool() { checked $tool \\"\\$@\\"; }"; done
+"""
 
 
 def script(commands: list[Command], notes: pathlib.Path) -> str:
-    lines = [f"cd {notes}/folder", f"since={notes}/since"]
+    lines = [f"notes={notes}", CHECKED, "mkdir $notes/folder; cd $notes/folder"]
     for index, command in enumerate(commands):
-        lines += ["touch $since", "{", command.text, f"}} >{notes}/{index}.out 2>&1 </dev/null", f"echo $? >{notes}/{index}.code"]
-        if "pp-" in command.text:
-            lines.append(f"valid-documents {notes}/folder $since >>{notes}/{index}.out 2>&1")
+        lines += [f"index={index}", "{", command.text, "} >>$notes/$index.out 2>>$notes/$index.err </dev/null", "echo $? >$notes/$index.code"]
     return "\n".join(lines) + "\n"
 
 
@@ -103,17 +124,23 @@ class Printed:
                 + f"exit code {self.code}, expected {self.command.code}\n")
 
 
+def text_of(path: pathlib.Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
 def run_commands(commands: list[Command]) -> list[Printed]:
     """In a new folder, by one shell; what a command does to the shell, the next one finds."""
     with tempfile.TemporaryDirectory() as scratch:
         notes = pathlib.Path(scratch)
-        (notes / "folder").mkdir()
         subprocess.run(["bash", "-c", script(commands, notes)], check=False)
         done = []
         for index, command in enumerate(commands):
-            code, out = notes / f"{index}.code", notes / f"{index}.out"
-            lines = out.read_text(errors="replace").splitlines() if out.exists() else []
-            done.append(Printed(command, [line for line in lines if line.strip()], int(code.read_text()) if code.exists() else -1))
+            out, err, code = (text_of(notes / f"{index}.{what}") for what in ("out", "err", "code"))
+            done.append(Printed(command, lines_of(out) + ["! " + line for line in lines_of(err) if not SLOW.match(line)], int(code or -1)))
         return done
 
 
@@ -124,7 +151,8 @@ def recorded(text: str, printed: list[Printed]) -> str:
         end = one.command.last
         while end < len(lines) and lines[end] and not lines[end].startswith(("$ ", "## ", "# ")):
             end += 1
-        lines[one.command.last : end] = one.lines + ([f"? {one.code}"] if one.code else [])
+        shown = [line.replace(os.environ.get("PP_REPOSITORY", ANY), ANY) for line in one.lines]
+        lines[one.command.last : end] = shown + ([f"? {one.code}"] if one.code else [])
     return "\n".join(lines) + "\n"
 
 

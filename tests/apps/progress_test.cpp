@@ -1,7 +1,8 @@
-// The line that shows on a terminal how far a tool is.
+// What the tools write for a terminal: the line that shows how far they are, narrow tables, long lists.
 #include "apps/cli/progress.h"
 
 #include "apps/cli/table.h"
+#include "apps/plan/stage_table.h"
 
 #include "tests/support/doctest.h"
 
@@ -33,6 +34,28 @@ TEST_SUITE("apps/progress") {
     pp::cli::Table table({{"name", pp::cli::Align::left}});
     table.add({"äöüäöüäöüäöü"});
     CHECK(table.text(8).find("\näöüäö...\n") != std::string::npos);  // five characters and three dots
+  }
+
+  TEST_CASE("a narrow table keeps what decides, and breaks lists behind bars") {
+    using pp::cli::Align, pp::cli::Overflow;
+    pp::cli::Table table({{"schedule", Align::left, Overflow::shorten, pp::cli::kWhole},
+                          {"stages", Align::left, Overflow::wrap, 10},
+                          {"devices", Align::left}});
+    table.add({"interleaved", "222|111|333", "a/cuda:0 .. b/cuda:7"});
+    CHECK(table.text(34) ==
+          "schedule     stages      devices\n"
+          "-----------  ----------  ---------\n"
+          "interleaved  222|111|    a/cuda...\n"
+          "             333\n");
+  }
+
+  TEST_CASE("four equal items of a list, or more, are counted") {
+    using pp::plan_tool::counted_runs;
+    CHECK(counted_runs("2-2-2-2", '-') == "4 x 2");
+    CHECK(counted_runs("2-2-2", '-') == "2-2-2");
+    CHECK(counted_runs("8-1-1-1-1-1-3", '-') == "8, 5 x 1, 3");
+    CHECK(counted_runs("all|all|all|all|-", '|') == "4 x all, -");
+    CHECK(counted_runs("16", '|') == "16");
   }
 
   TEST_CASE("time left is told as clocks do, rounded up") {
