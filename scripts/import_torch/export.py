@@ -102,7 +102,8 @@ def export(wrapper: Wrapper, examples: list[Example], runs: bool = False) -> Exp
     """`runs`: a module that cannot be followed is run, for a mistake of its own is told better there."""
     def refusal(error: Exception, place: str) -> str:
         if runs:
-            rehearsal.training_pass(wrapper, list(inputs))
+            with rehearsal.kept_buffers(wrapper), rehearsal.AllKept():
+                rehearsal.forward(wrapper, list(inputs))
         return f"{place}torch.export cannot follow {type(getattr(wrapper, PREFIX)).__name__}: {explain(error)}"
 
     inputs = tuple(example.draw(SAMPLES) for example in examples)

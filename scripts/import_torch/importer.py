@@ -47,6 +47,7 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     kept = {join(PREFIX, name) for name in statistics(trace.steps, all_tensors(module))}
     if not plan_only:
         rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
+        rehearsal.refuse_counting(wrapper, [example.draw(SAMPLES) for example in examples])
     writing = Writing(graph, module, examples, name, loss, level)
     document = writing.document()
     weights = weights_of(document, module, writing.large, not plan_only)

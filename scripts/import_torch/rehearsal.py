@@ -108,6 +108,33 @@ def refuse_shared_memory(module: torch.nn.Module) -> None:
         seen[parameter.untyped_storage().data_ptr()].append((begin, end, name))
 
 
+def numbers_of(module: torch.nn.Module) -> dict[tuple[torch.nn.Module, str], float]:
+    """Attributes of the module and its parts that are plain numbers."""
+    return {(part, name): value for part in module.modules() for name, value in vars(part).items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+def refuse_counting(module: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
+    """A number that every pass changes, such as a count of steps, and that the outputs depend on."""
+    with torch.no_grad(), kept_buffers(module), AllKept():
+        states, made = [numbers_of(module)], []
+        for _ in range(2):
+            made = forward(module, inputs)
+            states.append(numbers_of(module))
+        counting = [key for key, value in states[2].items() if states[0].get(key) != states[1].get(key) != value]
+        for part, name in counting:
+            setattr(part, name, type(states[2][part, name])(states[2][part, name] * 1000 + 1000000))
+            try:
+                same = all(torch.equal(a, b) for a, b in zip(forward(module, inputs), made))
+            except Refused:  # no such step
+                same = False
+            if not same:
+                raise Refused(f"forward() changes {type(part).__name__}.{name}, a number that its outputs depend on; an import "
+                              "keeps the present one for ever. Fix it, or hand it over as an input")
+        for (part, name), value in states[0].items():
+            setattr(part, name, value)
+
+
 def refuse_changing(module: torch.nn.Module, inputs: list[torch.Tensor], statistics: set[str]) -> None:
     """What several passes in training mode show: buffers other than batch norm's `statistics` that change, and results
     that differ though all draws are kept."""

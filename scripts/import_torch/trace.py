@@ -184,8 +184,10 @@ class Trace:
                           "tensor")
         if target._schema.name.split("::")[0] != "aten":
             raise Refused(f"{self.place(node)}: only operations of PyTorch's own (aten) are known; write it with them")
-        if arguments.get("sparse") is True:
-            raise Refused(f"{self.place(node)}: its gradient is sparse, those of a model are dense; set sparse=False")
+        for option, reason in (("sparse", "its gradient is sparse, those of a model are dense"),
+                               ("scale_grad_by_freq", "its gradient counts over the batch, which a pipeline has in parts")):
+            if arguments.get(option) is True:
+                raise Refused(f"{self.place(node)}: {reason}; set {option}=False")
         outputs = [self.tensor_type(value, node) for value in (values if several else [values])]
         if target == aten.squeeze.default:  # never of the batch, even if it is one sample
             sizes = node.args[0].meta["val"].shape

@@ -68,6 +68,14 @@ class WrongDocuments(unittest.TestCase):
                   nn.Sequential(nn.Conv2d(2, 3, 3), nn.Dropout2d(0.25)), lambda layers: layers[1].update(op="dropout"),
                   "float32:2x4x4")
 
+    def test_a_backward_that_counts_over_the_batch(self):
+        def counting(layers):
+            for node in (node for layer in layers for node in layer.get("nodes", [layer])):
+                if "embedding_bag" in node.get("call", {}).get("target", ""):
+                    node["call"]["arguments"]["scale_grad_by_freq"] = True
+        net = module_of(lambda self, x: self.lin(self.bag(x)), bag=nn.EmbeddingBag(900, 4), lin=nn.Linear(4, 2))
+        self.seen("the gradient of bag.weight mixes the samples", net, counting, "int64:3:0..899")  # hardly a token twice
+
     def test_buffers_after_a_step(self):
         self.seen("the buffer 1.running_mean is another after a step",
                   nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
@@ -89,7 +97,8 @@ class Silent(Refusing):
         for kind, width in ((nn.Embedding, 12), (nn.EmbeddingBag, 4)):
             module = module_of(lambda self, x: self.lin(self.e(x).flatten(1)), lin=nn.Linear(width, 2),
                                e=kind(900, 4, scale_grad_by_freq=True))
-            self.refused("the gradient of e.weight mixes the samples", module, "int64:3:0..899")  # hardly a token twice
+            self.refused("its gradient counts over the batch, which a pipeline has in parts; set scale_grad_by_freq=False",
+                         module, "int64:3:0..899")
         counting = Sequence(lambda m, y, labels: F.cross_entropy(y, labels, ignore_index=0))
         imported(counting, "float32:3x4", target=("int64:3:0..4",), loss="module")  # its samples weigh by their labels
 
@@ -102,6 +111,24 @@ class Silent(Refusing):
         x = torch.randint(-2**40, 2**40, (50, 4))
         found, = interpreter.Interpreter(made.document, made.weights).run({"x": x})
         self.assertTrue(torch.equal(found, module(x)))
+
+    def test_a_number_that_every_step_changes_is_refused_where_outputs_depend_on_it(self):
+        class Annealed(nn.Linear):
+            step, used = 0, True
+
+            def forward(self, x):
+                self.step += 1
+                return super().forward(x) * (1 + self.step / 1e6 * self.used)
+        self.refused("forward() changes Annealed.step, a number that its outputs depend on", Annealed(4, 2), "float32:4")
+        counter = Annealed(4, 2)
+        counter.used = False
+        imported(counter, "float32:4")
+
+    def test_numbers_that_an_operation_does_not_take_stay_pytorchs_or_are_refused(self):
+        made = imported(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4, eps=2.0)), "float32:4").document["layers"]
+        self.assertEqual([layer["op"] for layer in made], ["linear", "aten"])
+        self.refused("eps=2.0, momentum=0.1; both lie between 0 and 1", nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, eps=2.0)),
+                     "float32:4")
 
     def test_float16_within_the_module_is_refused(self):
         self.refused("tensors of torch.float16 are not known", module_of(lambda self, x: self.lin(x.half().float()),
