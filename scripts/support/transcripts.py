@@ -95,7 +95,8 @@ checked() {
   touch $notes/since
   command "$@"
   local code=$?
-  [ -z "$(find . -newer $notes/since -name '*.json*' -print -quit)" ] || valid-documents . $notes/since >>$notes/$index.err 2>&1
+  local written=$(find . -newer $notes/since -name '*.json*' -print -quit)
+  [ -z "$written" ] || valid-documents . $notes/since >>$notes/$index.err 2>&1
   return $code
 }
 for tool in pp-profile pp-plan pp-run; do eval "$tool() { checked $tool \\"\\$@\\"; }"; done
@@ -103,9 +104,10 @@ for tool in pp-profile pp-plan pp-run; do eval "$tool() { checked $tool \\"\\$@\
 
 
 def script(commands: list[Command], notes: pathlib.Path) -> str:
-    lines = [f"notes={notes}", CHECKED, "mkdir $notes/folder; cd $notes/folder"]
+    lines = [f"export LC_ALL=C.UTF-8; notes={notes} PATH={notes}:$PATH", CHECKED, "mkdir $notes/folder; cd $notes/folder"]
     for index, command in enumerate(commands):
-        lines += [f"index={index}", "{", command.text, "} >>$notes/$index.out 2>>$notes/$index.err </dev/null", "echo $? >$notes/$index.code"]
+        into = "} >>$notes/$index.out 2>>$notes/$index.err </dev/null"
+        lines += [f"index={index}", "{", command.text, into, "echo $? >$notes/$index.code"]
     return "\n".join(lines) + "\n"
 
 
@@ -136,11 +138,13 @@ def run_commands(commands: list[Command]) -> list[Printed]:
     """In a new folder, by one shell; what a command does to the shell, the next one finds."""
     with tempfile.TemporaryDirectory() as scratch:
         notes = pathlib.Path(scratch)
+        (notes / "python3").symlink_to(sys.executable)  # the caller's may be a script that looks for it
         subprocess.run(["bash", "-c", script(commands, notes)], check=False)
         done = []
         for index, command in enumerate(commands):
             out, err, code = (text_of(notes / f"{index}.{what}") for what in ("out", "err", "code"))
-            done.append(Printed(command, lines_of(out) + ["! " + line for line in lines_of(err) if not SLOW.match(line)], int(code or -1)))
+            said = ["! " + line for line in lines_of(err) if not SLOW.match(line)]
+            done.append(Printed(command, lines_of(out) + said, int(code or -1)))
         return done
 
 
@@ -211,7 +215,8 @@ def main() -> int:
     if words[0] == "--page":
         page, folder = (pathlib.Path(word) for word in words[1:] if word != "--compare")
         return run_page(page, folder, "--compare" in words)
-    passed, failed, skipped = map(sum, zip(*(run_transcript(pathlib.Path(word), "--record" in words) for word in words if word != "--record")))
+    counts = [run_transcript(pathlib.Path(word), "--record" in words) for word in words if word != "--record"]
+    passed, failed, skipped = map(sum, zip(*counts))
     print(f"cases: {passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0 if passed else SKIPPED
 
