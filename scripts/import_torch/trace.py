@@ -184,6 +184,8 @@ class Trace:
                           "tensor")
         if target._schema.name.split("::")[0] != "aten":
             raise Refused(f"{self.place(node)}: only operations of PyTorch's own (aten) are known; write it with them")
+        if "polynomial" in target._schema.name:
+            raise Refused(f"{self.place(node)}: takes as long as its degree is high, so a model may not call it; write it out")
         for option, reason in (("sparse", "its gradient is sparse, those of a model are dense"),
                                ("scale_grad_by_freq", "its gradient counts over the batch, which a pipeline has in parts")):
             if arguments.get(option) is True:

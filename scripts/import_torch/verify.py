@@ -64,9 +64,9 @@ class Verification:
         """Largest differences of outputs in evaluation and training and of gradients; throws where one is too large."""
         self.samples_apart()
         self.loss_is_mean()
-        self.gradients_apart()
         found = {"evaluation": self.evaluation(), "training": self.training()}
         found["gradients"] = self.gradients()
+        self.gradients_apart()
         return found
 
     def samples_apart(self) -> None:
@@ -228,10 +228,13 @@ class Verification:
         with rehearsal.AllKept():
             found = self.outputs(self.weights | trained, self.inputs, True)[0]
         parts = self.parts(found.shape)
-        if found.requires_grad:
-            (found * parts).sum().backward()
         wanted = {name.removeprefix(PREFIX + "."): grad
                   for name, grad in rehearsal.gradients(self.wrapper, self.inputs, parts).items()}
+        for name, grad in wanted.items():
+            if not grad.isfinite().all():
+                raise Refused(f"the module's own gradient of {name} is infinite or NaN on the examples; nothing can be trained")
+        if found.requires_grad:
+            (found * parts).sum().backward()
         scale = max((grad.abs().max().item() for grad in wanted.values() if grad.numel()), default=1.0)
         worst = 0.0
         for name, tensor in trained.items():

@@ -250,6 +250,13 @@ class Mistakes(Refusing):
             self.assertEqual(exit_code, 2, said)
             self.assertIn(message, said)
 
+    def test_what_the_modules_own_backward_lacks_is_said(self):
+        for call, message in ((lambda x: torch.heaviside(x, torch.tensor(0.5)) * x, "the module's backward fails: RuntimeError: "
+                               "derivative for aten::heaviside"),
+                              (lambda x: torch.nan_to_num(x / (x > 0)), "the module's own gradient of lin.weight is infinite or")):
+            module = module_of(lambda self, x, call=call: call(self.lin(x)), lin=nn.Linear(4, 4))
+            self.refused(message, module, "float32:4")
+
     def test_what_no_model_has_is_refused_in_one_message(self):
         for code, message in (("def make(): return nn.Sequential(nn.LazyLinear(4))\n", "0.weight of a lazy module has no"),
                               ("def make(): return torch.jit.script(nn.Linear(4, 4))\n", "gave a scripted module")):
