@@ -140,7 +140,7 @@ TEST_SUITE("apps/run_data") {
     pp::write_file(folder.path() / "text.txt", "some text");
     refused(folder, {"text.txt"},
             "text.txt: a single file is read as .safetensors or .csv, by --data-format, or as tokens by "
-            "--token-type; give one of these, or a folder");
+            "--token-type; scripts/export-data makes .safetensors of what a DataLoader reads");
   }
 }
 
