@@ -130,6 +130,8 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
 Context plan_context(const Profile& profile, const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
   if (profile.mode == ProfileMode::estimated) context["times"] = "estimated";
+  for (const char* const key : {"checkpoint", "sequence_parallel"})  // what its estimate assumes of the trainer
+    if (const auto said = profile.context.find(key); said != profile.context.end()) context.insert(*said);
   add_options(context, request);
   if (!best.windows.empty()) context["window"] = joined(best.windows, ",");
   if (best.schedule->rules == RuleSet::swapped) context["prefetch"] = best.prefetch ? "true" : "false";
