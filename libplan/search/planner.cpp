@@ -1,6 +1,7 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,7 @@ std::string joined(const std::vector<int>& numbers, const char* separator) {
 }
 
 std::string percent(double share) {
+  if (!std::isfinite(share)) return "-";
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;

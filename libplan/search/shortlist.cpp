@@ -266,8 +266,11 @@ void Shortlist::keep(Finalist finalist) {
 }
 
 bool Shortlist::stops(int devices) {
-  if (!kept_.empty() && !cut_short_) cut_short_ = !goes_on(request_, {devices, Seconds(best())});
-  return cut_short_;
+  const bool priced = operations_ > 0 || placed_operations_ > 0;
+  if (!priced || cut_short_) return cut_short_;  // the most promising are priced in any case
+  SearchProgress progress{devices, {}};
+  if (!kept_.empty()) progress.best = Seconds(best());
+  return cut_short_ = !goes_on(request_, progress);
 }
 
 double Shortlist::best_near(const ScheduleRow& schedule, int devices) const {

@@ -54,6 +54,16 @@ TEST_SUITE("apps/plan_schedule") {
     CHECK(folder.figures(gpipe).at("makespan") == 6 * 4 + 4 * 0.5);
   }
 
+  TEST_CASE("shares of a step that takes no time are dashes") {
+    const Folder folder;
+    auto idle = named("gpipe", 2, 2);
+    idle.insert(idle.end(), {"--costs", "F=0,I=0,W=0"});
+    const Outcome outcome = folder.simulate(idle);
+    REQUIRE(outcome.code == 0);
+    CHECK(outcome.out.find("no order of these operations takes less than 0 s (gap -)\n") != std::string::npos);
+    CHECK(outcome.out.find("nan") == std::string::npos);
+  }
+
   TEST_CASE("--programs adds every worker's operations") {
     const Folder folder;
     auto arguments = named("zb-h1", 2, 2);

@@ -128,8 +128,8 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
   constexpr int kSlowerLinks = 4;
   if (what.memory.limited() && kSlowerLinks * space.layers * space.devices > kLimitedWork) return;
   for (int i = 0; i < kSlowerLinks && what.links.messages.bandwidth.value > 0; ++i) {
-    what.links.messages.bandwidth.value /= 2;
-    what.links.sums.bandwidth.value /= 2;
+    for (Link* link : {&what.links.messages, &what.links.sums})
+      for (BytesPerSecond* rate : {&link->bandwidth, &link->beyond}) rate->value /= 2;
     const std::vector<Partition> found = optima(what, space);
     add_fitting(what, found, Origin::slower_links, collector);
     if (found.size() == 1 && device_count(found.front()) <= 1) return;
@@ -229,7 +229,11 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     SearchSpace quick = space;
     quick.stop = {};
     add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
-    add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
+    const int most = std::min(quick.devices, quick.layers);
+    for (int stages = most; stages > 1 && list.candidates.empty(); stages /= 2)
+      add_fitting(what, even_partitions(quick, stages, what.chain), Origin::even_stages, collector);
+    add_fitting(what, {least.partition}, Origin::anything, collector);
+    if (list.candidates.empty()) add_fitting(what, {find_fitting(what, quick)}, Origin::anything, collector);
   }
   return list;
 }

@@ -106,6 +106,21 @@ TEST_SUITE("libplan/search/large") {
     }
   }
 
+  TEST_CASE("where replicas share the optimizer's state, more of them make room for a plan") {
+    // 20 layers of 100 kB on 1,000 devices, 60 micro-batches: 30 or more replicas take two each, and no stage
+    // is shorter than a layer. Weights and gradients of 200 kB, and a share of 10 times the weights: 33.3 kB
+    // of 30, 20 kB of 50.
+    pp::plan::test::ProfileSpec spec;
+    spec.layers.assign(20, {1, 2, 100'000, 0, 0});
+    PlanRequest request = request_of(60);
+    request.shard = ShardChoice::optimizer;
+    request.optimizer_state_ratio = 10;
+    request.memory_limit = Bytes(225'000);
+    const Plan plan =
+        std::get<Plan>(find_plan(make_profile(spec), pp::plan::test::make_cluster(1000), request));
+    CHECK(replicas_text(plan).starts_with("50-50-"));
+  }
+
   TEST_CASE("2,048 nodes of eight have a plan") {
     PlanRequest request = request_of(64);
     const Plan plan = std::get<Plan>(find_plan(forty_layers(), nodes(2048), request));
