@@ -43,9 +43,8 @@ double most_of(const SearchCase& what, const SearchSpace& space, const SearchLim
 }
 
 /// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
-Seats seats_of(const SearchCase& what, const SearchSpace& space, const Links& links) {
-  Seats seats = equal_seats(space.replica_limit(), links, what.memory.limit());
-  if (space.aligned) align(seats, *what.cluster, space.min_replicas);
+Seats aligned(Seats seats, const SearchCase& what, const SearchSpace& space) {
+  if (space.aligned) align(seats, what.cluster, space.min_replicas);
   return seats;
 }
 
@@ -184,7 +183,7 @@ ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
   return {what.chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.links),
+          aligned(equal_seats(space.replica_limit(), what.links, what.memory.limit()), what, space),
           what.memory.in_flight()};
 }
 
@@ -192,7 +191,8 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
   return {what.bound_chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.best_links),
+          aligned(equal_seats(space.replica_limit(), what.best_links, what.memory.limit(), &what.cluster), what,
+                  space),
           what.memory.in_flight()};
 }
 
