@@ -6,10 +6,17 @@
 
 namespace pp::cli {
 
-// What the launchers of Open MPI, MPICH and those that speak PMIx tell the processes that they start.
+// What the launchers of Open MPI, MPICH and those that speak PMIx (srun, which says the number elsewhere) tell
+// the processes that they start. A shell that was started so, alone, hands it on to every command that is typed
+// there.
 bool launched_with_ranks() {
-  constexpr std::array kVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
-  return std::ranges::any_of(kVariables, [](const char* name) { return std::getenv(name) != nullptr; });
+  constexpr std::array kSizes{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+  const auto are_several = [](const char* variable) {
+    const char* const size = std::getenv(variable);
+    return size != nullptr && std::strtol(size, nullptr, 10) > 1;
+  };
+  return std::ranges::any_of(kSizes, are_several) ||
+         (std::getenv("PMIX_RANK") != nullptr && are_several("SLURM_STEP_NUM_TASKS"));
 }
 
 // Over TCP, Open MPI sends a message of more than 64 KiB only when the receiver has asked for it, and that one

@@ -3,7 +3,7 @@
 
 namespace pp::cli {
 
-/// Whether mpirun or srun has started it, be it alone.
+/// Whether mpirun or srun has started it with others.
 bool launched_with_ranks();
 
 /// Before the ranks are joined: what the MPI library should do otherwise than by itself. What the user has set

@@ -125,6 +125,7 @@ std::string Table::text(std::size_t max_width) const {
 
 std::string cell(double value, int digits) {
   if (value == 0) return "0";
+  if (!std::isfinite(value)) return "-";
   const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
   if (before > 7 || before < -6) {
     char text[32];

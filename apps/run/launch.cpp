@@ -1,4 +1,5 @@
 // pp-run launch: starts the ranks of a plan by the launcher that is there.
+#include <netdb.h>
 #include <unistd.h>
 
 #include <array>
@@ -118,7 +119,8 @@ KeptLaunch kept(const LaunchedOptions& options, const Job& job) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   std::cout.flush();
-  for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);  // a new program would inherit it
+  for (const int ignored : {SIGPIPE, SIGXFSZ, SIGCHLD})
+    std::signal(ignored, SIG_DFL);  // a new program would inherit it
   execvp(words.front(), words.data());
   throw Error(ErrorKind::usage, command.front() + ": " + std::strerror(errno) +
                                     "; install it, or choose another by --launcher: " + list_names<Launcher>());
@@ -134,10 +136,30 @@ void warn_of_root(Launcher launcher) {
   }
 }
 
+/// ssh's word on such a host drowns in a page about the launcher's daemons. Its own configuration may name it,
+/// so this is a warning.
+void warn_of_unknown(const std::vector<Host>& hosts, Launcher launcher, const std::string& file) {
+  std::string unknown;
+  for (const Host& host : hosts) {
+    addrinfo* found = nullptr;
+    if (launcher == Launcher::srun || getaddrinfo(host.name.c_str(), nullptr, nullptr, &found) == 0) {
+      if (found != nullptr) freeaddrinfo(found);
+    } else {
+      unknown += (unknown.empty() ? "" : ", ") + host.name;
+    }
+  }
+  if (!unknown.empty())
+    cli::warn(file + ": no address is known for " + unknown +
+              "; correct the file, unless ~/.ssh/config has such a host");
+}
+
 void launch(const LaunchedOptions& options, cli::Shell& shell) {
   check_keep_going(options);
   const Job job = load_job(options);
-  if (!shell.json && !options.print) warn_of_root(job.launcher);
+  if (!shell.json && !options.print) {
+    warn_of_root(job.launcher);
+    warn_of_unknown(job.hosts, job.launcher, options.hosts);
+  }
   const std::vector<std::string> command = with_context(
       options.hosts, [&] { return launch_command(job.plan, job.hosts, job.launcher, job.launch); });
   if (shell.json) {

@@ -205,7 +205,7 @@ std::optional<Start> start_child(const TrainOptions& options, const SharedProgre
     return std::nullopt;
   }
   Start start{options, *std::move(lost)};
-  if (!start.lost.empty() && settings.last_checkpoint()) start.options.run.resume = options.run.checkpoint;
+  if (goes_on(start.lost, !options.run.resume.empty())) start.options.run.resume = options.run.checkpoint;
   if (others) start.options.files.plan = others->file();
   return start;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -233,14 +234,13 @@ void copy_parts(const fs::path& checkpoint, const fs::path& folder,
 }
 
 /// Of a run that writes to the folder, for as long as its process lives: one that was killed lives until its
-/// last write has ended. File systems without locks go without.
+/// last write has ended. The file says whose it is. File systems without locks go without.
 class CheckpointFolder::Lock {
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kDying{10};
   static constexpr std::chrono::milliseconds kLook{20};
 
  public:
-  Lock(const fs::path& folder, const std::string& option)
+  Lock(const fs::path& folder, const std::string& option, Seconds patience)
       : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
     if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) {
       const std::error_code error(errno, std::generic_category());
@@ -248,12 +248,17 @@ class CheckpointFolder::Lock {
       throw Error(ErrorKind::usage, folder.string() + ": cannot be written: " + error.message() +
                                         "; give a folder for " + option + " that can");
     }
-    for (const auto begin = Clock::now(); Clock::now() - begin < kDying; std::this_thread::sleep_for(kLook))
-      if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    for (const auto begin = Clock::now(); Clock::now() - begin < patience; std::this_thread::sleep_for(kLook))
+      if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+        sign();
+        return;
+      }
+    const std::string owner = signature();
     close();
-    throw Error(ErrorKind::usage, folder.string() +
-                                      ": another run writes its checkpoints here; wait for its end, or give "
-                                      "another folder for " +
+    throw Error(ErrorKind::usage, folder.string() + ": another run" +
+                                      (owner.empty() ? "" : " (" + owner + ")") +
+                                      " writes its checkpoints here; wait for its end, or give another folder "
+                                      "for " +
                                       option);
   }
   ~Lock() { close(); }
@@ -265,17 +270,30 @@ class CheckpointFolder::Lock {
   void close() const {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
+  void sign() const {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    const std::string text = "process " + std::to_string(::getpid()) + " on " + host.data() + '\n';
+    if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
+      const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), 0);
+  }
+  std::string signature() const {
+    std::array<char, 300> text{};
+    const ssize_t bytes = ::pread(descriptor_, text.data(), text.size(), 0);
+    const std::string_view all(text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+    return std::string(all.substr(0, all.find('\n')));
+  }
 
   int descriptor_;
 };
 
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep, std::optional<Step> resumed,
-                                   const std::string& option)
+                                   const std::string& option, Seconds patience)
     : folder_(std::move(folder)), keep_(keep) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw Error(ErrorKind::usage, folder_.string() + ": cannot be made: " + error.message());
-  lock_ = std::make_shared<const Lock>(folder_, option);
+  lock_ = std::make_shared<const Lock>(folder_, option, patience);
   for (const auto& [step, path] : checkpoints_in(folder_)) {
     if (resumed && step <= *resumed) break;
     if (!resumed || is_whole(path)) {
@@ -351,11 +369,23 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
 Step step_of_checkpoint(const fs::path& checkpoint) { return step_of(checkpoint).value_or(0); }
 
 FoundCheckpoint find_checkpoint(const fs::path& folder, const CheckpointReader& reader) {
+  return find_checkpoint(checkpoints_of(folder), folder, reader);
+}
+
+FoundCheckpoint find_checkpoint(const std::vector<fs::path>& newest_first, const fs::path& folder,
+                                const CheckpointReader& reader) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto await = [&](const fs::path& file) {
+    std::error_code ignored;
+    while (!fs::exists(file, ignored) && std::chrono::steady_clock::now() - begin < reader.patience)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
   std::vector<std::string> skipped;
-  for (const fs::path& path : checkpoints_of(folder)) {
+  for (const fs::path& path : newest_first) {
     FoundCheckpoint found;
     std::string mine;
     try {
+      await(path / kManifest);
       found = verify(path, reader);
     } catch (const Error& error) {
       mine = error.what();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "libprofile/core/units.h"
 #include "librun/checkpoint/manifest.h"
 #include "librun/checkpoint/safetensors.h"
 #include "librun/data/byte_source.h"
@@ -52,9 +53,12 @@ class CheckpointFolder {
   /// `resumed`: the training goes on from a checkpoint, at this step. Checkpoints of this folder that lie
   /// beyond it and are not whole get another name; whole ones, or any when nothing is resumed, are refused,
   /// because the new ones would mix with them. Throws pp::Error (usage) with the remedy, also where another run
-  /// has the lock and where nothing can be written. `option`: which gave the folder.
+  /// keeps the lock for longer than `patience` and where nothing can be written. `option`: which gave the
+  /// folder.
   CheckpointFolder(std::filesystem::path folder, int keep, std::optional<Step> resumed,
-                   const std::string& option = "--checkpoint");
+                   const std::string& option = "--checkpoint", Seconds patience = kDying);
+  /// A killed process is gone by then. A file server keeps the lock of a host that died for its lease.
+  static constexpr Seconds kDying{10}, kLease{120};
 
   const std::filesystem::path& path() const { return folder_; }
 
@@ -102,12 +106,18 @@ struct CheckpointReader {
   /// Given why this rank cannot go on from a checkpoint (empty: it can), returns what all ranks take for it.
   std::function<std::string(const std::string&)> agree = [](const std::string& mine) { return mine; };
   bool keep = false;  ///< the bytes of the parts that it reads, in memory
+  /// How long a checkpoint may take to appear that another process has seen: hosts cache the directories of a
+  /// file server.
+  Seconds patience{};
 };
 
 /// The newest checkpoint of `folder` whose files have their sizes and checksums, or `folder` itself when it is
 /// one. Reads every byte of the reader's parts, of plain files only. Throws pp::Error (data) when there is
 /// none.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, const CheckpointReader& reader = {});
+/// The same among these checkpoints; one may be `folder` itself.
+FoundCheckpoint find_checkpoint(const std::vector<std::filesystem::path>& newest_first,
+                                const std::filesystem::path& folder, const CheckpointReader& reader);
 
 /// Its files that hold `content`, kWeights or kOptimizer. Throws pp::Error (data) where there are none.
 std::vector<std::filesystem::path> files_of(const FoundCheckpoint& checkpoint, const std::string& content);

@@ -138,20 +138,25 @@ std::string hash_of_files(const std::vector<std::filesystem::path>& files) {
   return hash.text();
 }
 
-// Sizes, and what the first and the last sample hold.
+// The number of samples, and what the first, the last and some evenly between hold. More would be a load on the
+// file server, with every rank reading.
 std::string fingerprint(const SampleTable& table) {
-  std::string bytes = std::to_string(table.samples);
-  if (table.samples == 0) return bytes;
-  const std::vector<std::int64_t> ends{table.first, table.first + table.samples - 1};
+  constexpr std::int64_t kMost = 64;
+  std::vector<std::int64_t> some;
+  const std::int64_t count = std::min(table.samples, kMost), steps = std::max<std::int64_t>(1, count - 1);
+  for (std::int64_t i = 0; i < count; ++i)
+    some.push_back(table.first + (table.samples - 1) / steps * i + (table.samples - 1) % steps * i / steps);
+  ContentHash hash;
+  std::string rows;
   for (const auto* const columns : {&table.inputs, &table.targets}) {
     for (const Records& records : *columns) {
       if (records.parts.empty()) continue;
-      std::string rows(2 * records.sample_bytes(), '\0');
-      read_records(records, ends, rows);
-      bytes += rows;
+      rows.resize(some.size() * records.sample_bytes());
+      read_records(records, some, rows);
+      hash.update(rows);
     }
   }
-  return std::to_string(table.samples) + " samples " + content_hash(bytes).substr(0, kShownHash);
+  return std::to_string(table.samples) + " samples " + hash.text().substr(0, kShownHash);
 }
 
 std::string table_of(const RateSchedule& rates) {
@@ -217,26 +222,29 @@ void refuse_to_meet(Mailbox& mailbox, const Error& why) {
 }
 
 std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions& options) {
-  std::vector<std::string> names;  // none where the folder is refused, which find_start() says
+  constexpr Seconds kSeen(10);
+  Packer mine;  // nothing where the folder is refused, which find_start() says
   error_of([&] {
     if (!resumes(options)) return;
-    for (const std::filesystem::path& folder : {options.resume, options.buddy}) {
-      if (folder.empty()) continue;
-      for (const std::filesystem::path& path : checkpoints_of(folder)) names.push_back(path.string());
-    }
+    for (const Resumable& one : resumables(options)) mine.add(one.step).add(one.in_memory).add(one.name);
   });
-  Packer packer;
-  packer.add(names.size());
-  for (const std::string& name : names) packer.add(name);
-  const std::vector<std::string> lists = gather_everywhere(mailbox, packer.take());
-  const bool same = std::ranges::all_of(lists, [&](const std::string& list) { return list == lists.front(); });
-  if (!same || names.empty()) return std::nullopt;
-  const auto agree = [&](const std::string& mine) {
-    const std::vector<std::string> reasons = gather_everywhere(mailbox, mine);
+  std::vector<Resumable> all;
+  for (const std::string& list : gather_everywhere(mailbox, mine.take())) {
+    for (Unpacker from(list); !from.empty();) {
+      Resumable& one = all.emplace_back();
+      from.read(one.step);
+      from.read(one.in_memory);
+      from.read(one.name);
+    }
+  }
+  if (all.empty()) return std::nullopt;
+  const auto agree = [&](const std::string& why_not) {
+    const std::vector<std::string> reasons = gather_everywhere(mailbox, why_not);
     const auto first = std::ranges::find_if(reasons, [](const std::string& why) { return !why.empty(); });
     return first == reasons.end() ? std::string() : *first;
   };
-  return find_resumed(options, {mailbox.rank(), mailbox.size(), agree, /*keep=*/true});
+  return find_resumed(options, std::move(all),
+                      {mailbox.rank(), mailbox.size(), agree, /*keep=*/true, /*patience=*/kSeen});
 }
 
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,

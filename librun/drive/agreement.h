@@ -17,8 +17,8 @@ Placement meet(Mailbox& mailbox, const plan::Plan& plan);
 /// In its place, for a rank that has no plan.
 [[noreturn]] void refuse_to_meet(Mailbox& mailbox, const Error& why);
 
-/// The checkpoint that the training goes on from; each rank reads its own parts. Nothing where there is none,
-/// or where ranks see different ones: then each looks by itself. Throws pp::Error (data) on all ranks alike.
+/// The checkpoint that the training goes on from: the newest that any rank sees and all can open; each reads
+/// its own parts. Nothing where there is none. Throws pp::Error (data) on all ranks alike.
 std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions& options);
 
 /// What `make` returns, if it throws nowhere and options, data and the beginning of the training are the same

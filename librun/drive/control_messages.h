@@ -26,7 +26,6 @@ enum class ControlKind : char {
   // To rank 0.
   entry,      ///< of the ledger: a rank's losses and updates of a step, or its part of an evaluation
   share,      ///< of a snapshot
-  digest,     ///< of the samples up to a step
   ask,        ///< what rank 0's clock shows, with the asker's time
   records,    ///< of all workers of the rank, and how its clock goes
   interrupt,  ///< somebody wants the run to end

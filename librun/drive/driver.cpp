@@ -349,10 +349,22 @@ void Driver::add_evaluation(EpochReport& report) {
   const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
   if (!sum) return;
   report.evaluation = now() - report.elapsed;
-  report.test_loss = sum->loss_sum / sum->weight;
-  check_finite(*report.test_loss, "evaluation after epoch " + std::to_string(report.epoch), job_.options);
+  if (sum->weight != 0) report.test_loss = sum->loss_sum / sum->weight;
+  if (!report.test_loss || !std::isfinite(*report.test_loss)) warn_of_evaluation(report);
   if (sum->predictions == 0) return;
   report.test_accuracy = static_cast<double>(sum->correct) / static_cast<double>(sum->predictions);
+}
+
+// A figure; the training does not depend on it.
+void Driver::warn_of_evaluation(const EpochReport& report) {
+  if (std::exchange(warned_of_evaluation_, true)) return;
+  const std::string why =
+      report.test_loss ? "the test loss is not finite; look at the test data, and at the range of the dtype"
+                       : "none of the test labels counts, so there is no test loss";
+  tell([&] {
+    observer_.warning("evaluation after epoch " + std::to_string(report.epoch) + ": " + why +
+                      "; the training goes on");
+  });
 }
 
 }  // namespace pp::run

@@ -83,6 +83,8 @@ class Driver final : public DriveLoop {
   void count(const StepRecord& step);
   void finish_epoch(int epoch);
   void add_evaluation(EpochReport& report);
+  /// Once a run: that its loss is missing or not finite.
+  void warn_of_evaluation(const EpochReport& report);
   /// What a step that its workers did not update means for the run: whether it goes on.
   bool goes_on_after(const StepResult& result);
   /// What could not be written since the last call.
@@ -114,7 +116,7 @@ class Driver final : public DriveLoop {
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   CheckpointCost checkpoint_cost_;
   std::size_t unwritten_ = 0;  ///< failures of the saver that were told
-  bool stopped_by_nan_ = false;
+  bool stopped_by_nan_ = false, warned_of_evaluation_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted
   Seconds last_end_{};    ///< of the step before, or the beginning of a part
   std::vector<StepRecord> steps_;

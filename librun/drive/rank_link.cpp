@@ -41,31 +41,12 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
   elsewhere_[static_cast<std::size_t>(mailbox.rank())] = {};
   if (leads()) {
     post_down(Packer().add(ControlKind::start).add(job_.start).take());
-    job_.commands.mirror([this](const Order& order) {
-      note_cut(order);
-      post_down(pack(order));
-    });
-    digest_table_.emplace(heard_.size());
+    job_.commands.mirror([this](const Order& order) { post_down(pack(order)); });
   } else {
     job_.ledger.relay(job_.updates_together(), [this](LedgerEntry entry) {
       const LedgerEntry said = by_first_clock(std::move(entry));
       mailbox_.post(0, pack(said, first_start_));
     });
-  }
-  if (job_.setup.files) {
-    const Step first = job_.setup.start.position.step;
-    const Length& length = job_.setup.length;
-    digests_.emplace(job_.coordinator,
-                     DigestedData{.table = job_.setup.files->training,
-                                  .epoch = length.epoch,
-                                  .first = first,
-                                  .end = std::min(length.total, first + length.epoch.steps()),
-                                  .seed = job_.options.seed,
-                                  .shuffle = job_.options.shuffle},
-                     [this](Step step, const std::string& digest) {
-                       if (leads()) return compare_data(0, step, digest);
-                       mailbox_.post(0, Packer().add(ControlKind::digest).add(step).add(digest).take());
-                     });
   }
   thread_.add([this] { serve(); });
 }
@@ -74,30 +55,6 @@ void RankLink::post_down(const std::string& bytes) {
   const int first = kBranches * mailbox_.rank() + 1;
   for (int rank = first; rank < std::min(first + kBranches, mailbox_.size()); ++rank)
     mailbox_.post(rank, bytes);
-}
-
-void RankLink::compare_data(int rank, Step step, std::string digest) {
-  std::optional<int> other;
-  {
-    const Monitor::Lock lock = monitor_.lock();
-    other = digest_table_->enter(rank, step, std::move(digest));
-  }
-  if (!other) return;
-  job_.coordinator.stop(std::make_exception_ptr(
-      Error(ErrorKind::run, "rank " + std::to_string(*other) + " has other data than rank 0 in " +
-                                job_.setup.files->training.source + ": the samples of the first " +
-                                std::to_string(step) + " steps differ; give all ranks the same files")));
-}
-
-void RankLink::note_cut(const Order& order) {
-  if (order.kind == Order::Kind::cut && order.evaluation_too) cut_short_ = true;
-}
-
-void RankLink::finish_digests() {
-  if (!digests_) return;
-  const Phase phase(job_.coordinator);
-  if (cut_short_) digests_->stop();
-  digests_->join();
 }
 
 void RankLink::ask(Haste haste) {
@@ -140,7 +97,6 @@ void RankLink::pause(std::chrono::microseconds rest) const {
 }
 
 RankLink::~RankLink() {
-  digests_.reset();
   {
     const Monitor::Lock lock = monitor_.lock();
     closed_ = true;
@@ -213,7 +169,6 @@ void RankLink::handle(Peers::ControlMessage control) {
       post_down(control.bytes);
       const Order order = unpack_order(from);
       if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
-      note_cut(order);
       job_.commands.apply(order);
       if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
       return;
@@ -234,10 +189,6 @@ void RankLink::handle(Peers::ControlMessage control) {
       if (records.clock) others_.clocks.emplace(control.from, *records.clock);
       ++complete_;
       return monitor_.notify();
-    }
-    case ControlKind::digest: {
-      const auto step = from.take<Step>();
-      return compare_data(control.from, step, from.take<std::string>());
     }
     case ControlKind::failed: {
       const auto text = from.take<std::string>();
@@ -314,7 +265,6 @@ void RankLink::say_failure() {
 }
 
 FromOthers RankLink::await_others() {
-  finish_digests();
   Monitor::Lock lock = monitor_.lock();
   monitor_.wait_driver(
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
@@ -348,7 +298,6 @@ void RankLink::follow(const std::function<bool()>& interrupted) {
 }
 
 void RankLink::leave(const RecordsHere& records) {
-  finish_digests();
   Monitor::Lock lock = monitor_.lock();
   if (clock_) {
     round_trips_ = kGroup;

@@ -14,7 +14,6 @@
 
 #include "libprofile/core/error.h"
 #include "librun/drive/control_messages.h"
-#include "librun/drive/data_digests.h"
 #include "librun/threads/threads.h"
 #include "librun/transport/mailbox.h"
 #include "librun/worker/job.h"
@@ -68,11 +67,6 @@ class RankLink {
   /// Stops the run when a rank has not been heard of for the stall timeout.
   void check_silence(Time now);
   void say_failure();
-  /// Rank 0: stops the run where another rank has other samples.
-  void compare_data(int rank, Step step, std::string digest);
-  void note_cut(const Order& order);
-  /// Returns when the samples have been compared, if the training has come to its end.
-  void finish_digests();
   Seconds interval() const;
   /// Other ranks: what rank 0's clock shows.
   enum class Haste { none, awake };  ///< awake: neither rank sleeps until the answer is there
@@ -99,16 +93,13 @@ class RankLink {
   Time first_start_{};  ///< of the run, by rank 0's clock
 
   std::atomic<bool> interrupted_ = false;
-  std::atomic<Time> asked_ = Time{};         ///< in haste, here or on rank 0
-  std::optional<DigestTable> digest_table_;  ///< of rank 0; under the monitor
-  std::atomic<bool> cut_short_ = false;      ///< the training ends before its length
+  std::atomic<Time> asked_ = Time{};  ///< in haste, here or on rank 0
   // Of the thread.
   std::vector<std::optional<Time>> heard_;         ///< per rank; none: it has not begun
   std::vector<Coordinator::Elsewhere> elsewhere_;  ///< per rank
   Time looked_{};                                  ///< when silence was last looked for
   Time last_pulse_{};
   bool failure_said_ = false;
-  std::optional<DataDigests> digests_;  ///< none: the data are synthetic
   Threads thread_;
 };
 

@@ -32,7 +32,11 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
     weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);
   }
   if (options.checkpoint.empty()) return;
-  folder_.emplace(options.checkpoint, options.checkpoints_kept, resumed);
+  // A training that goes on may find the lock of the start before it.
+  const Seconds lease = std::min(CheckpointFolder::kLease, 5 * options.stall_timeout);
+  folder_.emplace(
+      options.checkpoint, options.checkpoints_kept, resumed, "--checkpoint",
+      goes_on_from_own(options) ? std::max(lease, CheckpointFolder::kDying) : CheckpointFolder::kDying);
   if (const auto copies = checkpoints_of(options.checkpoint); !copies.empty())
     copied_ = step_of_checkpoint(copies.front());
 }

@@ -130,7 +130,7 @@ Generation::Generation(const std::filesystem::path& path, std::string name, Sequ
     const std::int64_t left = sequences_.count() - first;
     groups_.push_back({.first = first, .rows = static_cast<int>(std::min<std::int64_t>(rows, left))});
   }
-  passes_.reserve(static_cast<std::size_t>(shape().count));
+  chunks_.resize(static_cast<std::size_t>(shape().count) / kChunk + 1);
 }
 
 std::unique_ptr<const Dataset> Generation::reading(std::unique_ptr<const Dataset> data) const {
@@ -143,6 +143,10 @@ EpochShape Generation::shape() const {
   shape.count = std::ssize(groups_) * options_.new_tokens;
   shape.samples = shape.count * shape.mini_batch;
   return shape;
+}
+
+PassPiece& Generation::pass_of(Step pass) const {
+  return chunks_[static_cast<std::size_t>(pass) / kChunk]->passes[static_cast<std::size_t>(pass) % kChunk];
 }
 
 std::int64_t Generation::all() const { return sequences_.count() * options_.new_tokens; }
@@ -160,7 +164,8 @@ void Generation::start(std::size_t group, bool begins) {
     pass.piece = begins ? sequences_.begin_prompt(samples) : sequences_.begin_last(samples);
     pass.ended = std::exchange(ended_, {});
   }
-  passes_.push_back(std::move(pass));
+  if (begun_ % kChunk == 0) chunks_[begun_ / kChunk] = std::make_unique<Chunk>();
+  pass_of(static_cast<Step>(begun_++)) = std::move(pass);
 }
 
 void Generation::start_next() {
@@ -169,11 +174,13 @@ void Generation::start_next() {
 
 Step Generation::begin(int workers) {
   for (int group = 0; group < kGroupsPerWorker * workers; ++group) start_next();
-  return std::ssize(passes_);
+  return static_cast<Step>(begun_);
 }
 
 Step Generation::completed(Step pass) {
-  const std::size_t number = passes_[static_cast<std::size_t>(pass)].group;
+  const std::size_t number = std::exchange(pass_of(pass), {}).group;  // every stage is done with it
+  std::unique_ptr<Chunk>& chunk = chunks_[static_cast<std::size_t>(pass) / kChunk];
+  if (--chunk->left == 0) chunk.reset();
   Group& group = groups_[number];
   made_ += std::exchange(group.made, 0);
   if (group.ended) {
@@ -182,22 +189,22 @@ Step Generation::completed(Step pass) {
   } else {
     start(number, /*begins=*/false);
   }
-  return std::ssize(passes_);
+  return static_cast<Step>(begun_);
 }
 
 void Generation::locate(Operation& operation) const {
-  const Group& group = groups_[passes_[static_cast<std::size_t>(operation.step)].group];
+  const Group& group = groups_[pass_of(operation.step).group];
   operation.first_row = group.first;
   operation.rows = group.rows;
 }
 
 const PassPiece* Generation::piece(const Operation& operation) const {
-  return by_ == By::pieces ? &passes_[static_cast<std::size_t>(operation.step)] : nullptr;
+  return by_ == By::pieces ? &pass_of(operation.step) : nullptr;
 }
 
 void Generation::take(const Operation& operation, std::size_t output, const at::Tensor& values) {
   if (output != place_.output) return;
-  Group& group = groups_[passes_[static_cast<std::size_t>(operation.step)].group];
+  Group& group = groups_[pass_of(operation.step).group];
   at::Tensor positions = at::empty({group.rows, 1, 1}, at::kLong);
   for (int i = 0; i < group.rows; ++i)
     positions.mutable_data_ptr<std::int64_t>()[i] = sequences_.last_in_piece(group.first + i);

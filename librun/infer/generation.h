@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <vector>
 
 #include "libprofile/core/file.h"
@@ -89,6 +91,12 @@ class Generation final : public Inference {
     std::int64_t made = 0;
     bool ended = false;
   };
+  static constexpr std::size_t kChunk = 1024;
+  struct Chunk {
+    std::array<PassPiece, kChunk> passes;
+    std::size_t left = kChunk;  ///< not complete
+  };
+  PassPiece& pass_of(Step pass) const;
   void start_next();
   void start(std::size_t group, bool begins);
   std::vector<std::int64_t> samples_of(const Group& group) const;
@@ -102,7 +110,9 @@ class Generation final : public Inference {
   std::vector<Group> groups_;
   std::size_t started_ = 0;  ///< groups
   By by_;
-  std::vector<PassPiece> passes_;   ///< of each its group; never reallocated, workers read it
+  std::size_t begun_ = 0;  ///< passes
+  /// Passes that have begun, until they are complete. The list never grows: workers read it.
+  std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<std::size_t> ended_;  ///< groups, since the last pass began
   std::int64_t made_ = 0;
 };

@@ -1,10 +1,8 @@
 #include "librun/links/gpu_medium.h"
 
 #include <ATen/ops/zeros.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -55,10 +53,8 @@ class GroupMedium final : public LinkMedium {
 
 // Ranks on this host before this one.
 std::size_t place_on_host(Peers& peers) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  const std::vector<std::string> names = gather(peers, name.data());
-  return static_cast<std::size_t>(std::count(names.begin(), names.begin() + peers.rank(), name.data()));
+  const std::vector<std::string> names = gather(peers, peers.host());
+  return static_cast<std::size_t>(std::count(names.begin(), names.begin() + peers.rank(), peers.host()));
 }
 
 void require_own_devices(Peers& peers, const at::Device& device) {

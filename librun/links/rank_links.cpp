@@ -1,12 +1,8 @@
 #include "librun/links/rank_links.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -111,23 +107,15 @@ std::vector<LinkSample> sample_all_reduce(AllRanks& all, LinkMedium& medium, con
   return samples;
 }
 
-std::string packed(const Device& device) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return Packer()
-      .add(std::string_view(host.data()))
-      .add(device.cores)
-      .add(device.kind)
-      .add(device.index)
-      .add(device.memory)
-      .take();
+std::string packed(const Device& device, const std::string& host) {
+  return Packer().add(host).add(device.cores).add(device.kind).add(device.index).add(device.memory).take();
 }
 
 // What each rank says about itself.
 std::vector<Device> gather_devices(Peers& peers, const Device& mine) {
   std::vector<Device> devices;
   std::map<std::string, int> on_node;
-  for (const std::string& said : gather(peers, packed(mine))) {
+  for (const std::string& said : gather(peers, packed(mine, peers.host()))) {
     Unpacker from(said);
     Device& device = devices.emplace_back();
     device.id = DeviceId{static_cast<int>(devices.size()) - 1};

@@ -18,6 +18,7 @@ using plan::OpKind;
 
 constexpr double kInterrupted = 2;        // times the median
 constexpr double kWorthASentence = 0.01;  // of the step
+constexpr double kWorthANumber = 0.01;    // of the promise
 constexpr double kVaries = 1.1;           // expected over promised step
 
 bool computes(OpKind kind) { return plan::has_micro_batch(kind) || kind == OpKind::update; }
@@ -137,6 +138,7 @@ std::string largest_part(const RunReport& report, Seconds operations) {
   };
   for (const OpTime& row : report.op_times) {
     if (row.predicted <= Seconds(0) || !computes(row.kind) || part(row) <= 0) continue;
+    if (std::abs(row.median / row.predicted - 1) < kWorthANumber) continue;
     if (!largest || part(row) > part(*largest)) largest = &row;
   }
   if (!largest) return "";

@@ -1,6 +1,7 @@
 #include "librun/report/html_curves.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -45,7 +46,7 @@ Chart chart_of(Reports reports, std::string title) {
 Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs, auto&& value) {
   Curve curve{std::move(name), {}, color, epochs.size() <= 40};
   for (const EpochReport& epoch : epochs) {
-    if (const std::optional<double> y = value(epoch))
+    if (const std::optional<double> y = value(epoch); y && std::isfinite(*y))
       curve.points.emplace_back(static_cast<double>(epoch.last_step), *y);
   }
   return curve;

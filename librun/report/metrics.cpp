@@ -48,7 +48,7 @@ std::string metrics_line(const EpochReport& epoch) {
             {"elapsed_s", (epoch.elapsed + epoch.evaluation).count()},
             {"evaluation_s", epoch.evaluation.count()},
             {"train_loss", loss_json(epoch.train_loss)}};
-  if (epoch.test_loss) line["test_loss"] = *epoch.test_loss;
+  if (epoch.test_loss) line["test_loss"] = loss_json(*epoch.test_loss);
   if (epoch.test_accuracy) line["test_accuracy"] = *epoch.test_accuracy;
   return dump_json_compact(line) + '\n';
 }

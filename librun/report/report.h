@@ -24,7 +24,7 @@ namespace pp::run {
 struct EpochReport {
   int epoch = 0;
   double train_loss = 0;  ///< mean over the samples, or the labels that count; NaN: no step was updated
-  std::optional<double> test_loss;
+  std::optional<double> test_loss;  ///< none: not evaluated, or no label counts; may be not finite
   std::optional<double> test_accuracy;
   double samples_per_s = 0;
   std::int64_t last_step = 0;  ///< of the training, from 1

@@ -18,7 +18,7 @@ constexpr int kReportVersion = 1;
 
 Json write(const EpochReport& epoch) {
   Json json{{"epoch", epoch.epoch}, {"train_loss", loss_json(epoch.train_loss)}};
-  if (epoch.test_loss) json["test_loss"] = *epoch.test_loss;
+  if (epoch.test_loss) json["test_loss"] = loss_json(*epoch.test_loss);
   if (epoch.test_accuracy) json["test_accuracy"] = *epoch.test_accuracy;
   json["samples_per_s"] = epoch.samples_per_s;
   json["last_step"] = epoch.last_step;
@@ -107,12 +107,17 @@ Json write_all(const std::vector<Value>& values) {
 // Losses may be any finite number, also below zero.
 constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 
+// loss_json()
+double read_loss(ObjectReader& reader, std::string_view key) {
+  if (reader.raw(key).is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return reader.number(key, kAnyNumber);
+}
+
 EpochReport read_epoch(ObjectReader& reader) {
   EpochReport epoch;
   epoch.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
-  epoch.train_loss = reader.raw("train_loss").is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                                        : reader.number("train_loss", kAnyNumber);
-  if (reader.has("test_loss")) epoch.test_loss = reader.number("test_loss", kAnyNumber);
+  epoch.train_loss = read_loss(reader, "train_loss");
+  if (reader.has("test_loss")) epoch.test_loss = read_loss(reader, "test_loss");
   if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
   epoch.samples_per_s = reader.number("samples_per_s");
   epoch.last_step = reader.integer("last_step");

@@ -134,7 +134,7 @@ void SlowDevices::note(Watched& worker, WorkerId id, Changes& changes) {
   };
   if (worker.state == State::slow) {
     if (before != State::slow) worker.slow = SlowDevice{.worker = id, .first_step = find_first(true)};
-    if (worker.last.back().state == State::slow) worker.slow->factor = middle_factor(worker);
+    if (worker.last.back().state == State::slow) worker.slow->factor = middle_factor(worker, State::slow);
     if (before != State::slow) changes.slow.push_back(*worker.slow);
   } else if (worker.slow) {
     worker.slow->last_step = std::max(worker.slow->first_step, find_first(false) - 1);
@@ -151,9 +151,10 @@ std::vector<SlowDevice> SlowDevices::found() const {
   return found;
 }
 
-double SlowDevices::middle_factor(const Watched& worker) {
+double SlowDevices::middle_factor(const Watched& worker, std::optional<State> of) {
   std::vector<double> factors;
-  for (const Sample& one : worker.last) factors.push_back(one.factor);
+  for (const Sample& one : worker.last)
+    if (!of || one.state == *of) factors.push_back(one.factor);
   if (factors.empty()) return 1;
   const auto half = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
   std::ranges::nth_element(factors, half);

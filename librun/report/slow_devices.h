@@ -19,7 +19,7 @@ struct SlowDevice {
   std::int64_t first_step = 0;                           ///< from 1, of the training
   std::optional<std::int64_t> last_step = std::nullopt;  ///< none: it is slow to this day
   double factor =
-      1;  ///< its work takes so many times as long as promised: median of the last samples while it is
+      1;  ///< its work takes so many times as long as promised: median of the last samples in which it is slow
   bool operator==(const SlowDevice&) const = default;
 };
 
@@ -75,7 +75,8 @@ class SlowDevices {
 
   Changes close();
   void note(Watched& worker, WorkerId id, Changes& changes);
-  static double middle_factor(const Watched& worker);
+  /// Median of the last samples, or of those in this state.
+  static double middle_factor(const Watched& worker, std::optional<State> of = std::nullopt);
 
   std::vector<Watched> workers_;
   plan::TwoWayTable table_;      ///< its cells without ratios: one for each worker that promises something

@@ -1,6 +1,7 @@
 #include "librun/setup/start.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "libprofile/core/counted.h"
@@ -123,23 +124,30 @@ bool resumes(const RunOptions& options) {
   return has_checkpoints(options.resume) || (!options.buddy.empty() && has_checkpoints(options.buddy));
 }
 
-FoundCheckpoint find_resumed(const RunOptions& options, const CheckpointReader& reader) {
-  const auto newest = [](const fs::path& folder) {
-    const std::vector<fs::path> all = checkpoints_of(folder);
-    return all.empty() ? Step{-1} : step_of_checkpoint(all.front());
+std::vector<Resumable> resumables(const RunOptions& options) {
+  std::vector<Resumable> all;
+  const auto add = [&](const fs::path& folder, bool in_memory) {
+    for (const fs::path& path : checkpoints_of(folder))
+      all.push_back({step_of_checkpoint(path), in_memory, path == folder ? "" : path.filename().string()});
   };
-  std::vector<std::string> skipped;
-  if (!options.buddy.empty() && goes_on_from_own(options) && newest(options.buddy) > newest(options.resume)) {
-    try {
-      return find_checkpoint(options.buddy, reader);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      skipped.emplace_back(error.what());
-    }
+  add(options.resume, false);
+  if (!options.buddy.empty() && goes_on_from_own(options)) add(options.buddy, true);
+  return all;
+}
+
+FoundCheckpoint find_resumed(const RunOptions& options, std::vector<Resumable> all,
+                             const CheckpointReader& reader) {
+  std::ranges::sort(all, [](const Resumable& a, const Resumable& b) {
+    return std::tuple(-a.step, a.in_memory, a.name) < std::tuple(-b.step, b.in_memory, b.name);
+  });
+  const auto same = std::ranges::unique(all);
+  all.erase(same.begin(), same.end());
+  std::vector<fs::path> paths;
+  for (const Resumable& one : all) {
+    const fs::path& folder = one.in_memory ? options.buddy : options.resume;
+    paths.push_back(one.name.empty() ? folder : folder / one.name);
   }
-  FoundCheckpoint found = find_checkpoint(options.resume, reader);
-  found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
-  return found;
+  return find_checkpoint(paths, options.resume, reader);
 }
 
 GivenWeights find_weights(const ResolvedModel& model, DType dtype, const ExecutionOptions& options) {
@@ -179,7 +187,7 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.loss_scale) settings["loss_scale"] = *options.loss_scale;
   if (options.all_reduce == AllReduce::fast) settings["all_reduce"] = std::string("fast");
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
-  if (options.accumulate > 1) whole("accumulate", options.accumulate);
+  if (length.epoch.accumulate > 1) whole("accumulate", length.epoch.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
   if (options.test_share > 0) settings["test_share"] = options.test_share;
   if (options.push_every) whole("push_every", *options.push_every);
@@ -210,10 +218,10 @@ Manifest describe(const plan::Plan& plan, const RunOptions& options, const Setup
                        .dtype = std::string(name_of(plan.training.dtype)),
                        .optimizer = std::string(name_of(plan.training.optimizer)),
                        .samples = setup.length.epoch.samples,
-                       .mini_batch = std::int64_t{plan.training.mini_batch} * options.accumulate,
+                       .mini_batch = std::int64_t{plan.training.mini_batch} * setup.length.epoch.accumulate,
                        .steps_per_epoch = setup.length.epoch.steps()};
   manifest.seed = options.seed;
-  manifest.micro_batches = std::int64_t{plan.training.micro_batches} * options.accumulate;
+  manifest.micro_batches = std::int64_t{plan.training.micro_batches} * setup.length.epoch.accumulate;
   manifest.plan_hash = plan::plan_hash(plan);
   manifest.kernels = name_of_kernels(plan.training.kernels);
   manifest.settings = settings_of(plan, options, setup.length);
@@ -224,7 +232,8 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
                  const std::optional<FoundCheckpoint>& found) {
   Start start;
   if (found || resumes(options)) {
-    start = resume(plan, options, setup, found ? *found : find_resumed(options, {.keep = true}));
+    start = resume(plan, options, setup,
+                   found ? *found : find_resumed(options, resumables(options), {.keep = true}));
     if (!options.initial_weights.empty())
       start.warnings.push_back("the weights are those of " + start.resumed.string() + ", not of " +
                                options.initial_weights.string());

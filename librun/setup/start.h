@@ -21,9 +21,19 @@ bool resumes(const RunOptions& options);
 /// Whether --resume names the folder of --checkpoint.
 bool goes_on_from_own(const RunOptions& options);
 
-/// The newest checkpoint of a job's folders: where that of --buddy has a newer one than --resume's, from there
-/// if it is whole. Throws as find_checkpoint().
-FoundCheckpoint find_resumed(const RunOptions& options, const CheckpointReader& reader);
+/// A checkpoint of --resume's folder or --buddy's, whole or not, by its name there; none: it is the folder.
+struct Resumable {
+  Step step = 0;
+  bool in_memory = false;
+  std::string name;
+  bool operator==(const Resumable&) const = default;
+};
+/// Those that this process sees. Throws pp::Error (usage) where a folder cannot be looked into.
+std::vector<Resumable> resumables(const RunOptions& options);
+
+/// The newest one that is whole; at equal steps the one on disk. Throws as find_checkpoint().
+FoundCheckpoint find_resumed(const RunOptions& options, std::vector<Resumable> all,
+                             const CheckpointReader& reader);
 
 /// From --resume or --initial-weights, whose tensors are checked against the model by name and shape. `setup`
 /// has model and length. `found`: the checkpoint, where it has been looked for; else reads all bytes of it,

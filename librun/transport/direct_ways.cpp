@@ -3,11 +3,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <utility>
 
+#include "libprofile/core/error.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {
@@ -77,6 +82,98 @@ void begin(DeviceGroup& group, bool one_way) {
   group.mark()->hold_back();
 }
 
+/// A group that this process is to join.
+struct Membership {
+  std::size_t wanted = 0;
+  std::string key;
+  int me = 0, size = 0;
+  WorkerId worker{};
+  bool one_way = false;
+};
+
+/// What has come of a process's groups, in their order.
+struct Joined {
+  std::vector<std::shared_ptr<DeviceGroup>> groups;
+  std::exception_ptr error;  ///< of the next one
+};
+
+/// A thread of its own joins them. The library waits for partners without end, so after `limit` that thread is
+/// left behind with what it has.
+Joined join_all(const std::vector<Membership>& all, const DeviceGroupMaker& maker, Seconds limit) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    Joined joined;
+    bool left = false;  ///< behind: what the caller lent is gone
+  };
+  const auto shared = std::make_shared<Shared>();
+  const auto over = [shared, count = all.size()] {
+    return shared->joined.error || shared->joined.groups.size() == count;
+  };
+  std::thread thread([shared, all, maker] {
+    for (const Membership& one : all) {
+      std::shared_ptr<DeviceGroup> group;
+      std::exception_ptr error;
+      try {
+        group = maker.join(one.key, one.me, one.size, one.worker);
+        begin(*group, one.one_way);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard held(shared->mutex);
+      if (error) shared->joined.error = error;
+      if (!error) shared->joined.groups.push_back(std::move(group));
+      shared->changed.notify_all();
+      if (error || shared->left) return;
+    }
+  });
+  std::unique_lock held(shared->mutex);
+  for (bool goes_on = true; goes_on && !over();) {
+    const std::size_t before = shared->joined.groups.size();
+    goes_on = shared->changed.wait_for(
+        held, limit, [&] { return shared->joined.error || shared->joined.groups.size() > before; });
+  }
+  Joined joined = shared->joined;
+  const bool ends = over();
+  shared->left = true;
+  held.unlock();
+  ends ? thread.join() : thread.detach();
+  return joined;
+}
+
+// All ranks throw the same: which members of the first group that has not come about still wait in it.
+void check_joined(Mailbox& mailbox, const Joined& joined, std::size_t next, const std::vector<Wanted>& wanted,
+                  const Placement& placement, Seconds limit) {
+  const std::string mine = Packer().add(next).add(joined.error ? text_of(joined.error) : std::string()).take();
+  std::vector<std::size_t> waits_at;
+  std::string why;
+  for (const std::string& bytes : gather_everywhere(mailbox, mine)) {
+    Unpacker from(bytes);
+    waits_at.push_back(from.take<std::size_t>());
+    const auto said = from.take<std::string>();
+    if (why.empty() && !said.empty()) why = "rank " + std::to_string(waits_at.size() - 1) + ": " + said;
+  }
+  if (joined.error) std::rethrow_exception(joined.error);
+  if (!why.empty()) throw Error(ErrorKind::run, why);
+  const std::size_t first = std::ranges::min(waits_at);
+  if (first == wanted.size()) return;
+  std::vector<std::string> all, missing;
+  for (const WorkerId worker : wanted[first].members) {
+    const int rank = placement.of(worker);
+    all.push_back(std::to_string(rank));
+    if (waits_at[static_cast<std::size_t>(rank)] == first) missing.push_back(std::to_string(rank));
+  }
+  const auto list = [](const std::vector<std::string>& ranks) {
+    std::string text = ranks.size() > 1 ? "ranks " : "rank ";
+    for (const std::string& rank : ranks) text += (&rank == &ranks.front() ? "" : ", ") + rank;
+    return text;
+  };
+  throw Error(ErrorKind::run, "NCCL has not connected the GPUs of " + list(all) + " for " + to_text(limit) +
+                                  ": " + (missing == all ? "all wait" : "missing: " + list(missing)) +
+                                  "; look at these hosts, and at the network between them "
+                                  "(NCCL_SOCKET_IFNAME chooses it, NCCL_DEBUG=INFO shows it)");
+}
+
 std::vector<Wanted> wanted_by(std::span<const Channel> channels, const std::function<bool(const Group&)>& may,
                               DeviceGroups& ways) {
   std::vector<Wanted> wanted;
@@ -96,7 +193,7 @@ std::vector<Wanted> wanted_by(std::span<const Channel> channels, const std::func
 
 DirectWays find_direct_ways(Mailbox& mailbox, const Placement& placement, std::span<const Channel> channels,
                             std::span<const Group> groups, const std::vector<std::string>& identity,
-                            const DeviceGroupMaker& maker) {
+                            const DeviceGroupMaker& maker, Seconds limit) {
   const std::vector<std::string> identities = everybodys(mailbox, placement, identity);
   const auto may = [&](const Group& members) { return fits(members, placement, identities); };
   DirectWays ways{DeviceGroups(channels.size()), DeviceGroups(groups.size()), {}};
@@ -111,16 +208,26 @@ DirectWays find_direct_ways(Mailbox& mailbox, const Placement& placement, std::s
     if (placement.here(wanted[i].members.front())) keys[i] = maker.key();
   }
   const std::vector<std::vector<std::string>> by_rank = from_all(mailbox, keys);
+  std::vector<Membership> memberships;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Group& members = wanted[i].members;
     const auto mine = std::ranges::find_if(members, [&](WorkerId w) { return placement.here(w); });
     if (mine == members.end()) continue;
-    const std::string& key = by_rank[static_cast<std::size_t>(placement.of(members.front()))][i];
-    const auto me = static_cast<int>(mine - members.begin());
-    ways.all.push_back(maker.join(key, me, static_cast<int>(members.size()), *mine));
-    begin(*ways.all.back(), wanted[i].one_way);
-    for (std::shared_ptr<DeviceGroup>* const user : wanted[i].users) *user = ways.all.back();
+    memberships.push_back({.wanted = i,
+                           .key = by_rank[static_cast<std::size_t>(placement.of(members.front()))][i],
+                           .me = static_cast<int>(mine - members.begin()),
+                           .size = static_cast<int>(members.size()),
+                           .worker = *mine,
+                           .one_way = wanted[i].one_way});
   }
+  Joined joined = join_all(memberships, maker, limit);
+  const std::size_t count = joined.groups.size();
+  check_joined(mailbox, joined, count < memberships.size() ? memberships[count].wanted : wanted.size(), wanted,
+               placement, limit);
+  for (std::size_t m = 0; m < count; ++m)
+    for (std::shared_ptr<DeviceGroup>* const user : wanted[memberships[m].wanted].users)
+      *user = joined.groups[m];
+  ways.all = std::move(joined.groups);
   return ways;
 }
 

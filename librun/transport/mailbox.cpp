@@ -45,6 +45,11 @@ void Mailbox::post_all(const std::string& bytes) {
 
 std::optional<Peers::ControlMessage> Mailbox::take() {
   forget_sent();
+  if (!kept_.empty()) {
+    Peers::ControlMessage first = std::move(kept_.front());
+    kept_.pop_front();
+    return first;
+  }
   while (std::optional<Peers::ControlMessage> part = peers_.next_control_message()) {
     std::string& whole = begun_[part->from];
     const bool last = part->bytes.front() == '\1';
@@ -79,14 +84,23 @@ Peers::ControlMessage await_at_start(Mailbox& mailbox, const std::function<int()
   const Seconds patience =
       mailbox.patience() * (mailbox.rank() == 0 ? 1 : 1.2 + 0.1 * std::min(mailbox.rank(), 8));
   const auto begin = Coordinator::Clock::now();
+  std::deque<Peers::ControlMessage> early;  // of a rank whose run has begun
   for (int asked = 0; Coordinator::Clock::now() - begin < patience; ++asked) {
-    if (auto control = mailbox.take()) {
-      std::string text = control->bytes.substr(1);
-      if (control->bytes.front() == kAtStart) return {control->from, std::move(text)};
+    auto control = mailbox.take();
+    if (!control) {
+      Coordinator::pause(asked);
+      continue;
+    }
+    std::string text = control->bytes.substr(1);
+    if (control->bytes.front() == kFailed)
       throw Error(ErrorKind::run,
                   "rank " + std::to_string(control->from) + ": " + Unpacker(text).take<std::string>());
+    if (control->bytes.front() != kAtStart) {
+      early.push_back(*std::move(control));
+      continue;
     }
-    Coordinator::pause(asked);
+    mailbox.keep(std::move(early));
+    return {control->from, std::move(text)};
   }
   throw LostRank(ErrorKind::run, "rank " + std::to_string(awaited()) + " has not begun for " +
                                      to_text(mailbox.patience()) +

@@ -1,6 +1,7 @@
 // Control messages of any length between the processes of a run. Free of Torch.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -43,6 +44,8 @@ class Mailbox {
   void post_all(const std::string& bytes);
   /// One thread at a time: the next whole control message that has come.
   std::optional<Peers::ControlMessage> take();
+  /// The same thread: take() returns these next.
+  void keep(std::deque<Peers::ControlMessage> control_messages) { kept_.swap(control_messages); }
   /// Returns when all that was posted has been sent, or after some seconds.
   void flush();
 
@@ -59,7 +62,8 @@ class Mailbox {
   Peers& peers_;
   Seconds patience_;
   std::map<int, std::string> begun_;  ///< per rank: the parts of a control message that is not whole
-  std::mutex mutex_;                  ///< of what follows
+  std::deque<Peers::ControlMessage> kept_;
+  std::mutex mutex_;  ///< of what follows
   std::list<Leaving> leaving_;
 };
 

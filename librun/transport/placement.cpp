@@ -1,6 +1,7 @@
 #include "librun/transport/placement.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "libprofile/core/counted.h"
@@ -13,6 +14,18 @@ std::vector<int> Placement::ranks_on(int host) const {
   for (int other = 0; other < ranks; ++other)
     if (host_of.empty() || host_of[static_cast<std::size_t>(other)] == host) found.push_back(other);
   return found;
+}
+
+std::vector<std::string> names_of_hosts(const std::vector<HostIdentity>& ranks) {
+  std::map<std::string, std::vector<std::string>> boots;  // by name
+  std::vector<std::string> names;
+  for (const auto& [name, boot] : ranks) {
+    std::vector<std::string>& known = boots[name];
+    const auto at = std::ranges::find(known, boot) - known.begin();
+    if (at == std::ssize(known)) known.push_back(boot);
+    names.push_back(at == 0 ? name : name + '#' + std::to_string(at + 1));
+  }
+  return names;
 }
 
 int ranks_named(const plan::Plan& plan) {

@@ -31,6 +31,14 @@ struct Placement {
   bool leads_host() const { return ranks_on(host()).front() == rank; }
 };
 
+/// Where a rank is: machines made from one image may have one name.
+struct HostIdentity {
+  std::string name, boot;
+};
+/// Per rank the name of its host, with a number (`node#2`) where an earlier rank is on another one of that
+/// name.
+std::vector<std::string> names_of_hosts(const std::vector<HostIdentity>& ranks);
+
 /// How many ranks the plan names; 0 where it leaves one in between without workers.
 int ranks_named(const plan::Plan& plan);
 

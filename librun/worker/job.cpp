@@ -263,7 +263,8 @@ void Job::connect(Mailbox& mailbox) {
                                }};
   std::vector<Group> replicas;
   for (const plan::Stage& stage : plan.stages) replicas.push_back(stage.workers);
-  DirectWays ways = find_direct_ways(mailbox, setup.placement, channels.list(), replicas, identity, maker);
+  DirectWays ways = find_direct_ways(mailbox, setup.placement, channels.list(), replicas, identity, maker,
+                                     options.stall_timeout);
   ways.collectives.resize(groups_of(plan).size());
   direct_ways = std::move(ways.all);
   if (direct_ways.empty()) return;

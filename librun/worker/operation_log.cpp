@@ -53,7 +53,7 @@ OperationLog::~OperationLog() {
 
 void OperationLog::begin_range() {
   flush();
-  if (!anchor_) return;
+  if (!by_thread()) return;
   anchor_->record();
   anchor_->wait();
   anchored_ = Coordinator::Clock::now();
@@ -69,7 +69,7 @@ void OperationLog::end_range(Step steps) {
 }
 
 LoggedOp& OperationLog::begin(const Operation& operation) {
-  if (anchor_) {
+  if (by_thread()) {
     Monitor::Lock lock = monitor_.lock();
     monitor_.wait(
         lock, worker_, [&] { return pending_ < ring_.size(); }, [] { return kBehind; });
@@ -92,7 +92,7 @@ void OperationLog::add_loss(const at::Tensor& loss, const LossWeight& weight) {
   LoggedOp& op = current();
   op.has_loss = true;
   op.weight = weight;
-  if (!anchor_) {
+  if (!by_thread()) {
     op.loss = loss;
     return;
   }
@@ -117,7 +117,7 @@ void OperationLog::end(Time begin, Time end) {
 }
 
 void OperationLog::close() {
-  if (!anchor_) return write(current());
+  if (!by_thread()) return write(current());
   {
     const Monitor::Lock lock = monitor_.lock();
     next_ = (next_ + 1) % ring_.size();
@@ -127,7 +127,7 @@ void OperationLog::close() {
 }
 
 void OperationLog::flush() {
-  if (!anchor_) return;
+  if (!by_thread()) return;
   Monitor::Lock lock = monitor_.lock();
   monitor_.wait(
       lock, worker_, [&] { return pending_ == 0; }, [] { return kBehind; });

@@ -85,6 +85,8 @@ class OperationLog {
   std::optional<int> take_infinite_loss() { return std::exchange(infinite_loss_, std::nullopt); }
 
  private:
+  /// Whether a thread writes, behind the worker, which then leaves anchor_ to it.
+  bool by_thread() const { return ring_.size() > 1; }
   void serve() noexcept;
   void write(LoggedOp& op);
   void read_clock(LoggedOp& op);

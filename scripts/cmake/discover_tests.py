@@ -1,7 +1,8 @@
-"""discover_tests.py EXECUTABLE OUTPUT.cmake [--by-case] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
+"""discover_tests.py EXECUTABLE OUTPUT.cmake [--tools FILE...] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
 [--timeout SECONDS]
 
-Asks a test executable for its cases and writes their CTest entries: one a suite, or with --by-case one a case.
+Asks a test executable for its cases and writes their CTest entries: one a suite, or with --tools, which they run, one a
+case.
 --imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of SERIAL
 suites run alone.
 """
@@ -26,10 +27,12 @@ def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
         properties = {"LABELS": suite, "TIMEOUT": options.timeout}
         if suite in options.serial:
             properties["RUN_SERIAL"] = "TRUE"
+        if options.tools:
+            properties["REQUIRED_FILES"] = ";".join(options.tools)
         of_suite = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
         of_case = [*of_suite, "--test-case=" + case.replace(",", "\\,")]
         skipping = {**properties, "SKIP_RETURN_CODE": SKIPPED}
-        if options.by_case:
+        if options.tools:
             yield entry(case, of_case, skipping)
         elif suite not in done:
             yield entry(suite, of_suite, skipping)
@@ -42,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("executable")
     parser.add_argument("output")
-    parser.add_argument("--by-case", action="store_true")
+    parser.add_argument("--tools", nargs="+", default=[])
     parser.add_argument("--imitation", nargs="+", default=[])
     parser.add_argument("--serial", action="append", default=[])
     parser.add_argument("--timeout", default="300")

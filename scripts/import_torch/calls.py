@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .graph import DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, target_name
+from .graph import DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, completed, target_name
 from .refused import Refused
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class CallWriter:
     def write(self) -> dict[str, Any]:
         kinds = {argument.name: str(argument.real_type) for argument in self.step.target._schema.arguments}
         hidden = {name for name, kind in kinds.items() if any(h in kind for h in HIDDEN) or name == "pin_memory"}
+        usual = completed(self.step.target, {})
         arguments = {name: self.argument(value) for name, value in sorted(self.step.arguments.items())
-                     if name not in hidden}
+                     if name not in hidden and not (name in usual and value == usual[name])}
         call = {"target": target_name(self.step.target), "arguments": arguments}
         for key, entries in (("parameters", list(self.parameters.values())), ("buffers", list(self.buffers.values())),
                              ("constants", [entry for _, entry in self.constants])):

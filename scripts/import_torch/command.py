@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from .refused import Refused, require_torch
+from .refused import Refused, guarded, require_torch
 
 USAGE = """\
 examples:
@@ -23,7 +23,8 @@ examples:
 
 A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a
 number; HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by name.
-Exit codes: 0 written, 2 not importable (the message says what and why; nothing is written)."""
+Exit codes: 0 written, 2 not importable (the message says what and why; nothing is written), 1 a mistake of
+import-torch itself."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,14 +60,7 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     logging.getLogger("torch.utils.flop_counter").disabled = True  # it misses triton
     warnings.filterwarnings("ignore", module=r"(torch|contextlib|copyreg)")
-    try:
-        run(options)
-    except Refused as refused:
-        print(f"import-torch: {refused}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return guarded("import-torch", lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -139,4 +133,5 @@ def summary(imported: Any) -> str:
     return (f"{document['name']}: {len(document['layers'])} layers of {len(nodes)} operations, {len(nodes) - calls} "
             f"named and {calls} aten; {parameters} values in {len(imported.weights)} weights\n"
             f"{checks}"
+            + "\none layer cannot be cut into stages; --group module or op makes more" * (len(document["layers"]) == 1)
             + "".join(f"\n{what}: {', '.join(names)}" for what, names in rest if names))

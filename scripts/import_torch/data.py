@@ -7,13 +7,13 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import torch
 
 from .factory import import_place, parse_call
-from .refused import Refused
+from .refused import Refused, described, guarded, users_code
 from .weights import KINDS, raw, stored
 
 USAGE = """\
@@ -58,7 +58,28 @@ def named(batch: Any, names: list[str]) -> dict[str, torch.Tensor]:
             raise Refused(f"a batch has {len(parts)} tensors, --names has {len(names)}; name each, as the model's "
                           "inputs and targets")
         chosen = dict(zip(names, parts))
-    return {name: stored(torch.as_tensor(value)) for name, value in chosen.items()}
+    tensors = {name: tensor_of(name, value) for name, value in chosen.items()}
+    counts = {name: tensor.shape[0] for name, tensor in tensors.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise Refused(f"a batch has unlike numbers of samples: {listed}")
+    return tensors
+
+
+def tensor_of(name: str, value: Any) -> torch.Tensor:
+    """[samples, ...]"""
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(value).__name__
+        if isinstance(value, (list, tuple)) and value:
+            kind += f" of {type(value[0]).__name__}"
+        raise Refused(f"{name}: a batch has a {kind} there, and a file holds numbers; yield lists or dictionaries of tensors, "
+                      "without text, from one loader") from None
+    if not tensor.dim() or tensor.is_complex():
+        raise Refused(f"{name}: a batch has {tensor.dtype} {list(tensor.shape)} there; yield real numbers [samples, ...], as "
+                      "a DataLoader does")
+    return stored(tensor)
 
 
 def write(batches: Iterable[Any], path: str, names: list[str] | None = None,
@@ -70,6 +91,9 @@ def write(batches: Iterable[Any], path: str, names: list[str] | None = None,
         columns: dict[str, Column] = {}
         for batch in batches:
             tensors = named(batch, names or [])
+            if columns and tensors.keys() != columns.keys():
+                raise Refused(f"a batch of {', '.join(tensors)} behind batches of {', '.join(columns)}; choose by --names "
+                              "what all have")
             held = next(iter(columns.values())).samples if columns else 0
             for name, tensor in tensors.items():
                 if name not in columns:
@@ -111,16 +135,28 @@ def main(arguments: list[str]) -> int:
     made.add_argument("-o", "--output", required=True, metavar="FILE",
                       help="train.safetensors or test.safetensors in a folder")
     options = made.parse_args(arguments)
-    try:
-        place, _, call = options.loader.partition(":")
-        name, given = parse_call(call, options.loader)
-        function = getattr(import_place(place), name, None)
-        if not callable(function):
-            raise Refused(f"{place} has no function {name}")
-        shapes = write(function(**given), options.output, options.names.split(",") if options.names else [],
-                       options.samples)
-    except Refused as refused:
-        print(f"export-data: {refused}", file=sys.stderr)
-        return 2
+    return guarded("export-data", lambda: run(options))
+
+
+def run(options: argparse.Namespace) -> None:
+    place, _, call = options.loader.partition(":")
+    name, given = parse_call(call, options.loader)
+    function = getattr(import_place(place), name, None)
+    if not callable(function):
+        raise Refused(f"{place} has no function {name}")
+    with users_code(lambda error, at: f"{at}{options.loader} failed: {described(error)}"):
+        batches = iter(function(**given))
+    shapes = write(users(batches, options.loader), options.output, options.names.split(",") if options.names else [],
+                   options.samples)
     print(f"{options.output}: " + ", ".join(f"{name} {shape}" for name, shape in shapes.items()), file=sys.stderr)
-    return 0
+
+
+def users(batches: Iterator[Any], loader: str) -> Iterator[Any]:
+    """The batches, and what the loader's own code raises as such."""
+    end = object()
+    while True:
+        with users_code(lambda error, at: f"{at}{loader} failed: {described(error)}"):
+            batch = next(batches, end)
+        if batch is end:
+            return
+        yield batch

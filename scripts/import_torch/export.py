@@ -1,13 +1,15 @@
 """The module's graph in training mode, by torch.export, with any number of samples."""
 
+import contextlib
 import dataclasses
-import inspect
+import io
 from typing import Any
 
 import torch
 
+from . import rehearsal
 from .factory import SAMPLES, Example
-from .refused import Refused, first_lines
+from .refused import Refused, described, users_code
 
 PREFIX = "wrapped"  # the module's name within Wrapper
 
@@ -21,17 +23,17 @@ class Choice:
 
 
 class Wrapper(torch.nn.Module):
-    """Calls the module with its inputs by name and takes the chosen tensors out of what it returns."""
+    """Calls the module with its inputs and takes the chosen tensors out of what it returns."""
 
-    def __init__(self, module: torch.nn.Module, names: list[str], positional: bool, choice: Choice) -> None:
+    def __init__(self, module: torch.nn.Module, examples: list[Example], choice: Choice) -> None:
         super().__init__()
         setattr(self, PREFIX, module)
-        self.names, self.positional, self.choice = names, positional, choice
+        self.examples, self.choice = examples, choice
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        module = getattr(self, PREFIX)
-        made = module(*inputs) if self.positional else module(**dict(zip(self.names, inputs)))
-        return pick_output(made, self.choice)
+        first = sum(example.positional for example in self.examples)
+        named = {example.name: tensor for example, tensor in zip(self.examples[first:], inputs[first:])}
+        return pick_output(getattr(self, PREFIX)(*inputs[:first], **named), self.choice)
 
 
 def pick_output(made: Any, choice: Choice) -> Any:
@@ -93,21 +95,22 @@ def prepare(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def wrap(module: torch.nn.Module, examples: list[Example], choice: Choice) -> Wrapper:
-    positional = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
-    return Wrapper(prepare(module), [example.name for example in examples], positional, choice)
+    return Wrapper(prepare(module), examples, choice)
 
 
-def export(wrapper: Wrapper, examples: list[Example]) -> Exported:
+def export(wrapper: Wrapper, examples: list[Example], runs: bool = False) -> Exported:
+    """`runs`: a module that cannot be followed is run, for a mistake of its own is told better there."""
+    def refusal(error: Exception, place: str) -> str:
+        if runs:
+            with rehearsal.kept_buffers(wrapper), rehearsal.AllKept():
+                rehearsal.forward(wrapper, list(inputs))
+        return f"{place}torch.export cannot follow {type(getattr(wrapper, PREFIX)).__name__}: {explain(error)}"
+
     inputs = tuple(example.draw(SAMPLES) for example in examples)
     batch = torch.export.Dim("batch", min=2)
     shapes = (tuple({0: batch} for _ in inputs),)
-    try:
+    with users_code(refusal), contextlib.redirect_stderr(io.StringIO()):  # where it prints the graph before it fails
         program = torch.export.export(wrapper, inputs, dynamic_shapes=shapes)
-    except Refused:
-        raise
-    except Exception as error:  # torch.export and the user's code raise anything
-        name = type(getattr(wrapper, PREFIX)).__name__
-        raise Refused(f"torch.export cannot follow {name}: {explain(error)}") from error
     return describe(program, wrapper, examples)
 
 
@@ -119,7 +122,7 @@ def explain(error: Exception) -> str:
         advice = "some code fixes the number of samples: use x.shape[0] where it has a number, and no loop over samples"
     elif "data-dependent" in text or "Unbacked" in text or "GuardOnDataDependent" in type(error).__name__:
         advice = "some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"
-    return f"{type(error).__name__}: {first_lines(error)}\n  {advice}"
+    return f"{described(error)}\n  {advice}"
 
 
 def describe(program: Any, wrapper: Wrapper, examples: list[Example]) -> Exported:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .placeholders import WithoutMemory, placed
-from .refused import Refused, first_lines
+from .refused import Refused, described, users_code
 
 SAMPLES = 3  # of the examples: neither one nor a likely size
 
@@ -29,6 +29,7 @@ class Example:
     high: float
     name: str = ""
     target: bool = False
+    positional: bool = False  # handed to forward() by position; else by its name
 
     def draw(self, samples: int) -> torch.Tensor:
         size = (samples, *self.shape)
@@ -68,13 +69,18 @@ def load(text: str, seed: int, weights: bool = True) -> torch.nn.Module:
     if factory is None:
         raise Refused(f"{place} has no {name}")
     torch.manual_seed(seed)
-    try:
-        with contextlib.nullcontext() if weights else WithoutMemory():
-            made = factory(**arguments) if callable(factory) and not isinstance(factory, torch.nn.Module) else factory
-    except Exception as error:  # the user's code: any
-        raise Refused(f"{text} failed: {type(error).__name__}: {first_lines(error)}") from error
+    with users_code(lambda error, at: f"{at}{text} failed: {described(error)}"), \
+            contextlib.nullcontext() if weights else WithoutMemory():
+        made = factory(**arguments) if callable(factory) and not isinstance(factory, torch.nn.Module) else factory
     if not isinstance(made, torch.nn.Module):
         raise Refused(f"{text} gave a {type(made).__name__}, not a torch.nn.Module")
+    if isinstance(made, torch.jit.ScriptModule):
+        raise Refused(f"{text} gave a scripted module, whose Python code is gone; return it as it is before torch.jit")
+    lazy = [name for name, tensor in [*made.named_parameters(), *made.named_buffers()]
+            if torch.nn.parameter.is_lazy(tensor)]
+    if lazy:
+        raise Refused(f"{text}: {lazy[0]} of a lazy module has no size yet; call the module once on a batch before the factory "
+                      "returns it")
     return made if weights else placed(made)
 
 
@@ -92,7 +98,7 @@ def parse_call(call: str, text: str) -> tuple[str, dict[str, Any]]:
 
 
 def import_place(place: str) -> Any:
-    try:
+    with users_code(lambda error, at: f"{at}{place} cannot be imported: {described(error)}"):
         if not place.endswith(".py"):
             sys.path.insert(0, os.getcwd())
             return importlib.import_module(place)
@@ -103,24 +109,33 @@ def import_place(place: str) -> Any:
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
         return module
-    except Exception as error:  # the user's code: any
-        raise Refused(f"{place} cannot be imported: {type(error).__name__}: {first_lines(error)}") from error
 
 
 def name_inputs(module: torch.nn.Module, examples: list[Example]) -> None:
     """Examples without a name get that of forward's parameter at their position."""
     if not examples:
         raise Refused("an import needs --example for every input of the module, such as --example float32:3x64x64")
-    names = [p.name for p in inspect.signature(module.forward).parameters.values()
-             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variable = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    kinds = {p.kind for p in parameters}
+    variable, takes = inspect.Parameter.VAR_POSITIONAL in kinds, f"forward() of {type(module).__name__} takes "
+    named = False
     for position, example in enumerate(examples):
         if example.name:
+            named = True
+            if example.name not in by_name and inspect.Parameter.VAR_KEYWORD not in kinds:
+                others = [*by_name, *(["*args (by position: leave the name out)"] if variable else [])]
+                raise Refused(f"--example {example.name}=...: {takes}no input of this name, but {', '.join(others)}")
             continue
         if position >= len(names) and not variable:
-            raise Refused(f"{len(examples)} --example, but forward() of {type(module).__name__} takes {len(names)}: "
-                          + ", ".join(names))
+            raise Refused(f"{len(examples)} --example, but {takes}{len(names)}: " + ", ".join(names))
         example.name = names[position] if position < len(names) else f"input{position}"
+        example.positional = variable or example.name not in by_name
+        if example.positional and named:
+            raise Refused(f"--example: {takes}inputs by position; those without a name come before those with one")
+    if len({example.name for example in examples}) < len(examples):
+        raise Refused(f"--example: two inputs have one name: {', '.join(example.name for example in examples)}")
     for example in examples:
         if not set(example.name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"):
             raise Refused(f"--example {example.name}=...: a name has letters, digits and _")

@@ -99,7 +99,8 @@ class Constant:
 
 @dataclasses.dataclass
 class Step:
-    """One operation. `op` is "aten", with target and arguments, or a named operation, with inputs and attributes."""
+    """One operation. `op` is "aten", with target and all of its schema's arguments, or a named operation, with inputs
+    and attributes."""
 
     name: str
     path: str
@@ -115,6 +116,7 @@ class Step:
 
     def __post_init__(self) -> None:
         if self.op == "aten":
+            self.arguments = completed(self.target, self.arguments)
             self.inputs = list(dict.fromkeys(tensors(self.arguments, Value)))
 
     def all_weights(self) -> list[Any]:
@@ -138,6 +140,17 @@ def target_name(target: Any) -> str:
     if text is None:
         return str(target)
     return target._schema.name + (f".{target._schema.overload_name}" if target._schema.overload_name else "")
+
+
+def completed(target: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the schema's defaults for those that are not given."""
+    return given | {argument.name: argument.default_value for argument in target._schema.arguments
+                    if argument.name not in given and argument.has_default_value()}
+
+
+def named_arguments(target: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """A call's arguments by the schema's names."""
+    return dict(zip([argument.name for argument in target._schema.arguments], args)) | dict(kwargs)
 
 
 def tensors(value: Any, kinds: Any) -> list[Any]:

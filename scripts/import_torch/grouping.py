@@ -22,17 +22,26 @@ class Group:
 
 
 def block_of(module: torch.nn.Module, path: str) -> str:
-    """The first module on the way down that is an element of a list, or has no list within it."""
-    parts, here, inside_list = path.split(".") if path else [], module, is_container(module)
+    """The first module on the way down that is an element of a list, or has no list within it; it lies within what a
+    wrapper around one module with weights wraps."""
+    parts, here, inside_list, wraps = path.split(".") if path else [], module, is_container(module), True
     for depth, part in enumerate(parts):
+        wraps = wraps and not inside_list and is_lone(part, here)
         here = getattr(here, part, None)
         if here is None:
             return path
         container = is_container(here)
-        if not container and (inside_list or not has_container(here)):
+        if not wraps and not container and (inside_list or not has_container(here)):
             return ".".join(parts[:depth + 1])
         inside_list = container
     return path
+
+
+def is_lone(name: str, module: torch.nn.Module) -> bool:
+    """Whether the child alone has the module's weights, in modules of its own."""
+    weighty = [child for child, part in module.named_children() if next(part.parameters(), None) is not None]
+    return weighty == [name] and next(module.parameters(recurse=False), None) is None and any(
+        True for _ in getattr(module, name).children())
 
 
 def is_container(module: torch.nn.Module) -> bool:

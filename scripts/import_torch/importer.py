@@ -10,7 +10,7 @@ from . import document as documents
 from . import rehearsal
 from .export import PREFIX, Choice, export, wrap
 from .factory import SAMPLES, Example
-from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced
+from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced, target_name
 from .grouping import Grouping, key_of
 from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter, buffers_of
@@ -19,6 +19,8 @@ from .refused import Refused
 from .simplify import Simplified, all_tensors
 from .trace import Trace, statistics
 from .verify import Verification
+
+ELEMENTWISE = ("add", "multiply", "scale", "bias", "relu", "sigmoid", "tanh", "dropout", "soft_cap")
 
 
 @dataclasses.dataclass
@@ -39,12 +41,13 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     rehearsal.refuse_shared_memory(module)
     choice = Choice(loss == "module", output)
     wrapper = wrap(module, examples, choice)
-    exported = export(wrapper, examples)
+    exported = export(wrapper, examples, runs=not plan_only)
     trace = Trace(exported)
     graph = Simplified(trace, module, precise_steps(trace, module, examples, choice, not plan_only))
+    kept = {join(PREFIX, name) for name in statistics(trace.steps, all_tensors(module))}
     if not plan_only:
-        kept = {join(PREFIX, name) for name in statistics(trace.steps)}
         rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
+        rehearsal.refuse_counting(wrapper, [example.draw(SAMPLES) for example in examples])
     writing = Writing(graph, module, examples, name, loss, level)
     document = writing.document()
     weights = weights_of(document, module, writing.large, not plan_only)
@@ -91,7 +94,7 @@ class Writing:
         inputs = [tensor_entry(example) for example in self.examples if not example.target]
         entries = [tensor_entry(example) for example in self.examples if example.target]
         if self.loss in ("cross_entropy", "mse"):
-            entries.append(self.target(graph.types[outputs[0]]))
+            entries.append(self.target(graph.types[outputs[0]], classes_first(outputs[0], steps)))
         return documents.model_document(self.name, inputs, entries, writer.layers, references, loss)
 
     def grouping(self, steps: list[Step]) -> Grouping:
@@ -162,14 +165,40 @@ class Writing:
         taken = {example.name for example in self.examples} | {step.path for step in self.graph.steps}
         return next(n for n in ("label", "labels", "target_label") if n not in taken)
 
-    def target(self, kind: TensorType) -> dict[str, Any]:
+    def target(self, kind: TensorType, first: bool | None) -> dict[str, Any]:
         shape = list(kind.shape)
         if self.loss == "mse":
             return {"name": self.target_name(), "dtype": "float32", "shape": shape}
         if len(shape) not in (1, 2, 3):
             raise Refused(f"--loss cross_entropy: the output {shape} of a sample is neither [classes] nor [positions, "
                           "classes] nor [classes, height, width]; compute the loss in the module (--loss module)")
+        if first is (len(shape) == 2) and len(shape) > 1:
+            made, taken = "[..., classes]", "[classes, height, width]"
+            if first:
+                made, taken = "[classes, positions]", "[positions, classes]"
+            raise Refused(f"--loss cross_entropy: the output {shape} of a sample is {made} by the call that makes it, and the "
+                          f"loss takes {taken}; return it so (permute), or compute the loss in the module (--loss module)")
         return {"name": self.target_name(), "dtype": "int64", "shape": shape[1:] if len(shape) == 3 else shape[:-1]}
+
+
+CHANNELS = ("conv", "batch_norm", "group_norm", "max_pool", "avg_pool", "adaptive_", "upsample", "instance_norm")
+
+
+def classes_first(value: Value, steps: list[Step]) -> bool | None:
+    """Whether the call that makes the output, behind what works on each element alone, has its channels behind the batch
+    or in the last dimension; None where that is not known."""
+    makers = {step.name: step for step in steps}
+    while (step := makers.get(value.producer)) is not None and step.inputs:
+        name = target_name(step.target).removeprefix("aten::") if step.op == "aten" else step.op
+        if name.startswith(CHANNELS):
+            return True
+        if name.startswith(("linear", "layer_norm")):
+            return False
+        pointwise = step.op in ELEMENTWISE or step.op == "aten" and torch.Tag.pointwise in step.target.tags
+        if not pointwise:
+            return None
+        value = step.inputs[0]
+    return None
 
 
 def tensor_entry(example: Example) -> dict[str, Any]:

@@ -16,14 +16,15 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 
 def batch_norm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors, training: bool) -> torch.Tensor:
-    means = (None, None) if training else (w["running_mean"], w["running_var"])
-    return F.batch_norm(x[0], *means, w["weight"], w["bias"], training, 0.0, a["eps"])
+    """Training changes the running statistics in w."""
+    return F.batch_norm(x[0], w["running_mean"], w["running_var"], w["weight"], w["bias"], training, a["momentum"],
+                        a["eps"])
 
 
-def lstm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors) -> torch.Tensor:
+def lstm(a: dict[str, Any], x: list[torch.Tensor], w: Tensors, dropout: float = 0.0) -> torch.Tensor:
     directions = 2 if a["bidirectional"] else 1
     zeros = x[0].new_zeros(directions * a["num_layers"], x[0].shape[0], a["hidden_size"])
-    return torch.lstm(x[0], (zeros, zeros), list(w.values()), a["bias"], a["num_layers"], 0.0, False,
+    return torch.lstm(x[0], (zeros, zeros), list(w.values()), a["bias"], a["num_layers"], dropout, dropout > 0,
                       a["bidirectional"], True)[0]
 
 
@@ -89,6 +90,7 @@ DRAWING: dict[str, Operation] = {
     "dropout": lambda a, x, w: F.dropout(x[0], a["p"]),
     "dropout2d": lambda a, x, w: F.dropout2d(x[0], a["p"]),
     "stochastic_depth": lambda a, x, w: x[0] * F.dropout(x[0].new_ones(x[0].shape[0], *[1] * (x[0].dim() - 1)), a["p"]),
+    "lstm": lambda a, x, w: lstm(a, x, w, a["dropout"]),
     "scaled_dot_product_attention": lambda a, x, w: attention(a, x, a["dropout"]),
     "grouped_query_attention": lambda a, x, w: decoders.grouped_query_attention(a, x, w, a["dropout"]),
 }
@@ -129,6 +131,7 @@ class Interpreter:
         self.document, self.weights, self.training, self.watch, self.draw = document, weights, training, watch, draw
         self.layers = {layer["name"]: layer for layer in document["layers"]}
         self.constants: dict[int, torch.Tensor] = {}
+        self.statistics: Tensors = {}  # of batch norms in training: the buffers as they are afterwards
         self.counts: list[float | None] = []  # of the labels of each call that takes some
         self.device = next(iter(weights.values())).device if weights else torch.device("cpu")
 
@@ -171,6 +174,9 @@ class Interpreter:
         if layer["op"] == "aten":
             return self.aten(layer, inputs, weights)
         if layer["op"] in ("batch_norm1d", "batch_norm2d"):
+            if self.training:
+                weights |= {local: self.statistics.setdefault(full, weights[local].clone())
+                            for local, full in names.items() if local.startswith("running")}
             return [batch_norm(layer["attributes"], inputs, weights, self.training)]
         operation = self.draw and DRAWING.get(layer["op"]) or NAMED[layer["op"]]
         made = operation(operations.with_defaults(layer["op"], layer.get("attributes", {})), inputs, weights)

@@ -26,8 +26,12 @@ class Named:
     weights: dict[str, Any]
 
 
-def ours(op: str, inputs: Value | list[Value], weights: dict[str, Any] | None = None, **attributes: Any) -> Named:
-    return Named(op, operations.completed(op, attributes), inputs if isinstance(inputs, list) else [inputs], weights or {})
+def ours(op: str, inputs: Value | list[Value], weights: dict[str, Any] | None = None, **attributes: Any) -> Named | None:
+    """None where the operation does not take such numbers."""
+    completed = operations.completed(op, attributes)
+    if not operations.in_range(op, completed):
+        return None
+    return Named(op, completed, inputs if isinstance(inputs, list) else [inputs], weights or {})
 
 
 class Context:
@@ -119,7 +123,10 @@ def batch_norm(given: dict[str, Any], step: Step, context: Context) -> Named | N
     if rank is None:
         raise Refused(f"{step.place()}: batch norm of a tensor whose first dimension is not the batch")
     op = "batch_norm2d" if rank == 3 else "batch_norm1d"
-    return ours(op, given["input"], weights, eps=given["eps"], momentum=given["momentum"])
+    named = ours(op, given["input"], weights, eps=given["eps"], momentum=given["momentum"])
+    if named is None:
+        raise Refused(f"{step.place()}: eps={given['eps']}, momentum={given['momentum']}; both lie between 0 and 1")
+    return named
 
 
 def layer_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:

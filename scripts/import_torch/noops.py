@@ -1,4 +1,4 @@
-"""Operations that give what they take: dropped."""
+"""Operations that give what they take: dropped; and those that only move values."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,8 @@ from .graph import DTYPES, Step, TensorType, Value
 from .static import Static
 
 aten = torch.ops.aten
+MOVING = ("where", "masked_fill", "clamp", "cat", "stack", "index", "index_select", "gather", "pad", "roll", "flip",
+          "contiguous", "repeat_interleave", "minimum", "maximum")  # values, without making new ones
 CASTS = (aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten._to_copy.default, aten.to.other)
 
 
@@ -24,7 +26,7 @@ def input_of(step: Step, type_of: Callable[[Value], TensorType]) -> Value | None
     if step.target == aten.slice.Tensor:
         return source if same and arguments.get("step", 1) == 1 else None
     if step.target in CASTS:
-        return source if DTYPES.get(arguments.get("dtype")) == kind.dtype or "dtype" not in arguments else None
+        return source if DTYPES.get(arguments.get("dtype")) == kind.dtype or arguments.get("dtype") is None else None
     if step.target == aten.type_as.default:
         other = arguments["other"]
         return source if isinstance(other, Value) and type_of(other).dtype == kind.dtype else None

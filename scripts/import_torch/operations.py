@@ -22,6 +22,13 @@ def completed(op: str, given: dict[str, Any]) -> dict[str, Any]:
             if not (attribute.get("silent") and found[attribute["name"]] == attribute["default"])}
 
 
+def in_range(op: str, attributes: dict[str, Any]) -> bool:
+    """Whether the programs take these numbers."""
+    rows = {attribute["name"]: attribute for attribute in table()[op]["attributes"]}
+    return all(rows[name].get("least", value) <= value <= rows[name].get("most", value)
+               for name, value in attributes.items() if isinstance(value, (int, float)))
+
+
 def with_defaults(op: str, given: dict[str, Any]) -> dict[str, Any]:
     """All attributes, as whoever runs the operation reads them."""
     found: dict[str, Any] = {}

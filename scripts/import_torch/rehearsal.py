@@ -1,9 +1,8 @@
-"""The module itself in training mode with all draws switched off: what an import is compared with. It also tells what no
-exported graph shows: state that forward() changes, random numbers of Python, parameters that share memory."""
+"""The module itself in training mode, where every draw keeps everything: what an import is compared with. It also tells
+what no exported graph shows: state that forward() changes, random numbers of Python, parameters that share memory."""
 
-import os
+import dataclasses
 import random
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,23 +10,32 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .refused import Refused, first_lines
+from .graph import named_arguments
+from .refused import Refused, described, users_code
 
 aten = torch.ops.aten
 RUNS = 4  # of a module that must do the same every time
 
 
-class WithoutDraws(TorchDispatchMode):
-    """Masks of dropout keep everything: they are what bernoulli(1 - p) / (1 - p) is on average, 1."""
+class AllKept(TorchDispatchMode):
+    """Every mask of a dropout keeps everything, which leaves its factor 1 / (1 - p): that shows where it stands, and
+    its p. `masks`: their numbers of elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks: list[int] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         packet = getattr(func, "overloadpacket", None)
-        if packet == aten.bernoulli_ and isinstance(args[1], float):
-            return args[0].fill_(args[1])
-        if packet == aten.bernoulli and len(args) > 1 and isinstance(args[1], float):
-            return torch.full_like(args[0], args[1])
+        if packet in (aten.bernoulli_, aten.bernoulli):
+            mask = named_arguments(func, args, kwargs or {})["self"]
+            self.masks.append(mask.numel())
+            return mask.fill_(1) if packet == aten.bernoulli_ else torch.ones_like(mask)
         made = func(*args, **(kwargs or {}))
-        return made.fill_(1.0 - 1e-7) if packet == aten.rand else made
+        if packet == aten.rand:
+            self.masks.append(made.numel())
+            made.fill_(1.0 - 1e-7)
+        return made
 
 
 @contextmanager
@@ -42,22 +50,42 @@ def kept_buffers(module: torch.nn.Module) -> Iterator[None]:
                 buffer.copy_(old)
 
 
-def outputs(module: torch.nn.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """In training mode without draws."""
-    with kept_buffers(module), WithoutDraws():
+def forward(module: torch.nn.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """What the module returns; where its code fails on the examples, what that says."""
+    def explain(error: Exception, place: str) -> str:
+        given = ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in inputs)
+        return (f"{place}forward() fails on the examples ({given}): {described(error)}; say with --example what it takes, ids "
+                "of tokens as int64:LENGTH:0..LARGEST")
+    with users_code(explain):
         made = module(*(tensor.clone() for tensor in inputs))
     return [made] if isinstance(made, torch.Tensor) else list(made)
 
 
+@dataclasses.dataclass
+class Passed:
+    """A pass of the module in training mode, all draws kept."""
+
+    outputs: list[torch.Tensor]
+    buffers: dict[str, torch.Tensor]  # after the pass
+    masks: list[int]  # of the draws: elements
+
+
+def training_pass(module: torch.nn.Module, inputs: list[torch.Tensor]) -> Passed:
+    with torch.no_grad(), kept_buffers(module), AllKept() as kept:
+        made = forward(module, inputs)
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers(remove_duplicate=False)}
+    return Passed(made, buffers, kept.masks)
+
+
 def gradients(module: torch.nn.Module, inputs: list[torch.Tensor], parts: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Of sum(parts * first output), by the names of parameters; all names of a tied one."""
+    """Of sum(parts * first output), all draws kept, by the names of parameters; all names of a tied one."""
     module.zero_grad()
     with kept_buffers(module):
-        with WithoutDraws():
-            made = module(*(tensor.clone() for tensor in inputs))
-        first = made if isinstance(made, torch.Tensor) else made[0]
+        with AllKept():
+            first = forward(module, inputs)[0]
         if first.requires_grad:
-            (first * parts).sum().backward()
+            with users_code(lambda error, place: f"{place}the module's backward fails: {described(error)}"):
+                (first * parts).sum().backward()
     found = {name: parameter.grad.detach().clone()
              for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.grad is not None}
     module.zero_grad()
@@ -80,37 +108,48 @@ def refuse_shared_memory(module: torch.nn.Module) -> None:
         seen[parameter.untyped_storage().data_ptr()].append((begin, end, name))
 
 
-def forward(module: torch.nn.Module, inputs: list[torch.Tensor]) -> Any:
-    """What the module returns; what its code says where it fails on the examples."""
-    try:
-        return module(*(tensor.clone() for tensor in inputs))
-    except Refused:
-        raise
-    except Exception as error:  # the user's code raises anything
-        given = ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in inputs)
-        last = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}torch{os.sep}" not in frame.filename
-                and os.path.dirname(frame.filename) != os.path.dirname(__file__)][-1:]
-        place = "".join(f"{frame.filename}:{frame.lineno}: " for frame in last)
-        raise Refused(f"{place}forward() fails on the examples ({given}): {first_lines(error)}; say with --example what it "
-                      "takes: ids of tokens are int64:LENGTH:0..LARGEST") from error
+def numbers_of(module: torch.nn.Module) -> dict[tuple[torch.nn.Module, str], float]:
+    """Attributes of the module and its parts that are plain numbers."""
+    return {(part, name): value for part in module.modules() for name, value in vars(part).items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+def refuse_counting(module: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
+    """A number that every pass changes, such as a count of steps, and that the outputs depend on."""
+    with torch.no_grad(), kept_buffers(module), AllKept():
+        states, made = [numbers_of(module)], []
+        for _ in range(2):
+            made = forward(module, inputs)
+            states.append(numbers_of(module))
+        counting = [key for key, value in states[2].items() if states[0].get(key) != states[1].get(key) != value]
+        for part, name in counting:
+            setattr(part, name, type(states[2][part, name])(states[2][part, name] * 1000 + 1000000))
+            try:
+                same = all(torch.equal(a, b) for a, b in zip(forward(module, inputs), made))
+            except Refused:  # no such step
+                same = False
+            if not same:
+                raise Refused(f"forward() changes {type(part).__name__}.{name}, a number that its outputs depend on; an import "
+                              "keeps the present one for ever. Fix it, or hand it over as an input")
+        for (part, name), value in states[0].items():
+            setattr(part, name, value)
 
 
 def refuse_changing(module: torch.nn.Module, inputs: list[torch.Tensor], statistics: set[str]) -> None:
     """What several passes in training mode show: buffers other than batch norm's `statistics` that change, and results
-    that differ though all draws are switched off."""
+    that differ though all draws are kept."""
     updated = {id(buffer) for name, buffer in module.named_buffers(remove_duplicate=False)
                if name in statistics or name.endswith("num_batches_tracked")}
     before = [(name, buffer, buffer.detach().clone()) for name, buffer in module.named_buffers()
               if id(buffer) not in updated]
     dice, first = random.getstate(), None
-    with torch.no_grad(), kept_buffers(module), WithoutDraws():
+    with torch.no_grad(), kept_buffers(module), AllKept():
         for run in range(RUNS):
             random.seed(run)
             seeded = random.getstate()
             made = forward(module, inputs)
             rolled = random.getstate() != seeded
             random.setstate(dice)
-            made = [made] if isinstance(made, torch.Tensor) else list(made)
             first = first or [tensor.clone() for tensor in made]
             worst = max(float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(made, first))
             if rolled or worst > 1e-4 * max(float(b.abs().max()) if b.numel() else 0.0 for b in first):

@@ -10,8 +10,8 @@ from torch import fx
 from . import noops
 from .export import PREFIX, Exported
 from .formulas import frequencies_in
-from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, target_name,
-                    tensors)
+from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, named_arguments,
+                    target_name, tensors)
 from .refused import Refused, at_node
 from .static import Static, evaluate, frozen, is_static
 
@@ -22,6 +22,7 @@ FACTORIES = {aten.new_zeros.default: aten.zeros.default, aten.zeros_like.default
              aten.new_ones.default: aten.ones.default, aten.ones_like.default: aten.ones.default,
              aten.new_full.default: aten.full.default, aten.full_like.default: aten.full.default,
              aten.new_empty.default: aten.empty.memory_format, aten.empty_like.default: aten.empty.memory_format}
+NARROW = (torch.int32, torch.int16, torch.int8)
 PROBES = (2, 3, 5, 8, 67, 128, 129, 1025, 65537)  # numbers of samples that tell what an expression in them is
 
 
@@ -77,7 +78,7 @@ class Trace:
         return found if factor else found.offset
 
     def tensor_type(self, tensor: torch.Tensor, node: fx.Node) -> TensorType:
-        if tensor.dtype not in DTYPES:
+        if tensor.dtype not in DTYPES or tensor.dtype == torch.float16:
             raise Refused(f"{self.place(node)}: tensors of {tensor.dtype} are not known; use float32 or int64")
         sizes = [self.integer(size, node) for size in tensor.shape]
         batched = [d for d, size in enumerate(sizes) if isinstance(size, Batch)]
@@ -171,16 +172,9 @@ class Trace:
                           "h[-1] of an LSTM of one direction with batch_first")
 
     def arguments(self, node: fx.Node) -> dict[str, Any]:
-        """By the names of the schema, without what is its default."""
-        schema = node.target._schema
-        given = dict(zip([a.name for a in schema.arguments], node.args)) | dict(node.kwargs)
-        found = {}
-        for argument in schema.arguments:
-            if argument.name in given and not (argument.has_default_value()
-                                               and given[argument.name] == argument.default_value
-                                               and not isinstance(given[argument.name], fx.Node)):
-                found[argument.name] = fx.graph.map_arg(given[argument.name], lambda n: self.known[n])
-        return {name: unpacked(value) for name, value in found.items()}
+        """By the names of the schema."""
+        given = named_arguments(node.target, node.args, node.kwargs)
+        return {name: unpacked(fx.graph.map_arg(value, lambda n: self.known[n])) for name, value in given.items()}
 
     def step(self, node: fx.Node, target: Any, arguments: dict[str, Any]) -> Any:
         values = node.meta["val"]
@@ -190,7 +184,17 @@ class Trace:
                           "tensor")
         if target._schema.name.split("::")[0] != "aten":
             raise Refused(f"{self.place(node)}: only operations of PyTorch's own (aten) are known; write it with them")
+        if "polynomial" in target._schema.name:
+            raise Refused(f"{self.place(node)}: takes as long as its degree is high, so a model may not call it; write it out")
+        for option, reason in (("sparse", "its gradient is sparse, those of a model are dense"),
+                               ("scale_grad_by_freq", "its gradient counts over the batch, which a pipeline has in parts")):
+            if arguments.get(option) is True:
+                raise Refused(f"{self.place(node)}: {reason}; set {option}=False")
         outputs = [self.tensor_type(value, node) for value in (values if several else [values])]
+        if target == aten.squeeze.default:  # never of the batch, even if it is one sample
+            sizes = node.args[0].meta["val"].shape
+            target = aten.squeeze.dims
+            arguments["dim"] = [d for d, size in enumerate(sizes) if isinstance(size, int) and size == 1]
         if target in noops.CASTS:
             target, arguments = aten.to.dtype, {"self": arguments["self"], "dtype": values.dtype}
         self.results[node.name] = outputs[0].dtype
@@ -201,12 +205,30 @@ class Trace:
         arguments = frozen(arguments) if self.writes else arguments
         made = aten_step(node.name, self.path(node), target, arguments, outputs)
         same = noops.input_of(made, self.type_of)
-        if same is not None:
-            return same
-        self.steps.append(made)
-        for k, output in enumerate(outputs):
-            self.types[Value(node.name, k)] = output
-        return [Value(node.name, k) for k in range(len(outputs))] if several else Value(node.name)
+        if same is None:
+            self.steps.append(made)
+            for k, output in enumerate(outputs):
+                self.types[Value(node.name, k)] = output
+            if several:
+                return [Value(node.name, k) for k in range(len(outputs))]
+            same = Value(node.name)
+        return self.wrapped(node, target, same) if values.dtype in NARROW else same
+
+    def wrapped(self, node: fx.Node, target: Any, value: Value) -> Value:
+        """A model has int64 for the narrow integers, which wrap around: as (x + half) mod 2^bits - half."""
+        sources = {source.meta["val"].dtype for source in node.all_input_nodes
+                   if isinstance(source.meta.get("val"), torch.Tensor)}
+        inside = sources and sources <= {torch.bool, node.meta["val"].dtype}
+        if inside and (target in noops.CASTS or is_view(node) or target._schema.name.split("::")[1] in noops.MOVING):
+            return value
+        half = 2 ** (torch.iinfo(node.meta["val"].dtype).bits - 1)
+        for suffix, call, number in (("raised", aten.add.Scalar, half), ("wrapped", aten.remainder.Scalar, 2 * half),
+                                     ("narrow", aten.sub.Scalar, half)):
+            made = Value(f"{node.name}_{suffix}")
+            self.steps.append(aten_step(made.producer, self.path(node), call, {"self": value, "other": number},
+                                        [self.types[value]]))
+            self.types[made], value = self.types[value], made
+        return value
 
     def type_of(self, value: Value) -> TensorType:
         return self.types[value]
@@ -249,7 +271,11 @@ class Trace:
                           "change there")
         if isinstance(old, Value) and old.producer in self.inputs:
             raise Refused(f"{self.place(node)} changes the input {old.producer}; work on a copy: x = x.clone()")
-        self.refuse_later_readers(node, next(a for a in [*node.args, *node.kwargs.values()] if isinstance(a, fx.Node)))
+        target = next(a for a in [*node.args, *node.kwargs.values()] if isinstance(a, fx.Node))
+        if (root := root_of(target)).name in self.exported.parameters:
+            name = self.exported.parameters[root.name]
+            raise Refused(f"{self.place(node)} changes the parameter {name} in forward()")
+        self.refuse_later_readers(node, target)
         twin = self.twin(node)
         names = dict(zip((a.name for a in node.target._schema.arguments), (a.name for a in twin._schema.arguments)))
         arguments = {names[name]: value for name, value in arguments.items()}
@@ -294,10 +320,18 @@ def is_mutable(node: fx.Node) -> bool:
     return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
 
 
-def statistics(steps: list[Step]) -> set[str]:
-    """Buffers that batch norm updates, by their names."""
-    return {step.arguments[name].name for step in steps if step.target == aten.batch_norm.default
-            for name in ("running_mean", "running_var") if isinstance(step.arguments.get(name), Buffer)}
+def statistics(steps: list[Step], tensors_by_name: dict[str, torch.Tensor]) -> set[str]:
+    """Buffers that batch norm updates, by their names; refused where two calls update one."""
+    found: set[str] = set()
+    writers: dict[int, Step] = {}
+    for step in steps:
+        for buffer in tensors(step.arguments, Buffer) if step.target == aten.batch_norm.default else ():
+            found.add(buffer.name)
+            first = writers.setdefault(id(tensors_by_name[buffer.name]), step)
+            if first is not step:
+                raise Refused(f"{step.place()} updates {buffer.name} a second time in a step, behind the node {first.name}; "
+                              "in a model every call has running statistics of its own. Give each call its own batch norm")
+    return found
 
 
 def without_source(target: Any, arguments: dict[str, Any], made: Any) -> tuple[Any, dict[str, Any]]:
@@ -314,11 +348,16 @@ def is_view(node: fx.Node) -> bool:
     return schema is not None and not schema.is_mutable and any(r.alias_info for r in schema.returns)
 
 
+def root_of(node: fx.Node) -> fx.Node:
+    """What it is a view of, in the end."""
+    while is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
 def shares_memory(node: fx.Node) -> set[fx.Node]:
     """The node, what it is a view of, and all views of that."""
-    root = node
-    while is_view(root) and isinstance(root.args[0], fx.Node):
-        root = root.args[0]
+    root = root_of(node)
     found, open_nodes = {root}, [root]
     while open_nodes:
         for user in open_nodes.pop().users:

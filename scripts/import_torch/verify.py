@@ -1,5 +1,7 @@
-"""What was written against the module: outputs in evaluation and training, gradients, and samples one by one."""
+"""What was written against the module: outputs in evaluation and training, draws, buffers, gradients, and samples one
+by one."""
 
+import collections
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +16,8 @@ from .refused import Refused
 
 COMPARISON = re.compile(r"aten::(eq|ne|lt|le|gt|ge)\.Scalar$")
 OUTPUTS, GRADIENTS, APART = 1e-5, 1e-4, 1e-4  # largest relative differences
+COUNTED = 0.05  # of a gradient: more than rounding, less than a sample that counts twice
+TWICE = [0, 1, 0]  # of the samples: a batch in which one is found again
 LOST = ("an export keeps the operations of forward() alone: not the backward of a torch.autograd.Function, no hooks of "
         "tensors or modules, no random branches. Write these with tensor operations (a gradient times -a is that of "
         "(1 + a) * x.detach() - a * x). Without such code, please report the module")
@@ -62,6 +66,7 @@ class Verification:
         self.loss_is_mean()
         found = {"evaluation": self.evaluation(), "training": self.training()}
         found["gradients"] = self.gradients()
+        self.gradients_apart()
         return found
 
     def samples_apart(self) -> None:
@@ -85,7 +90,9 @@ class Verification:
 
     def outputs(self, weights: Tensors, inputs: list[torch.Tensor], training: bool) -> list[torch.Tensor]:
         """In the order of the module's; a loss of its own is the first."""
-        interpreter = Interpreter(self.document, weights, training)
+        return self.passed(Interpreter(self.document, weights, training, draw=training), inputs)
+
+    def passed(self, interpreter: Interpreter, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         made = interpreter.run(self.named(inputs))
         return [interpreter.loss(), *made] if self.own_loss() else made
 
@@ -132,40 +139,102 @@ class Verification:
                 continue
             yield value, inputs
 
+    def gradients_apart(self) -> None:
+        """Of a batch in which a sample stands twice: the sum over its samples, weighed as pp-run does it. A backward may
+        count over the batch where the forward does not."""
+        batch = [tensor[TWICE] for tensor in self.inputs]
+        whole = self.gradients_in_evaluation(batch, slice(None))
+        rest = dict(whole)
+        for k in range(len(TWICE)):
+            alone = self.gradients_in_evaluation(batch, slice(k, k + 1))
+            rest = {name: grad - alone[name] for name, grad in rest.items()}
+        sizes = {name: grad.abs().max().item() for name, grad in whole.items() if grad.numel()}
+        largest = max(sizes.values(), default=0.0)
+        for name, size in sizes.items():
+            if not rest[name].abs().max().item() <= max(COUNTED * size, 1e-3 * largest, 1e-30):
+                raise Refused(f"the gradient of {name} mixes the samples of a batch: it is not the sum over the samples, though "
+                              "each has its own output; some backward counts over the batch")
+
+    def gradients_in_evaluation(self, batch: list[torch.Tensor], rows: slice) -> Tensors:
+        """Of the module's loss times what the rows weigh, or of a combination of the output."""
+        trained = {name: tensor.detach().requires_grad_() for name, tensor in self.trained().items()}
+        interpreter = Interpreter(self.document, self.weights | trained)
+        first = self.passed(interpreter, [tensor[rows] for tensor in batch])[0]
+        counts = set(interpreter.counts) or {None}
+        weight = counts.pop() if len(counts) == 1 else None
+        factor = self.parts((len(TWICE), *first.shape[1:]))[rows] if not self.own_loss() else (
+            len(batch[0][rows]) if weight is None else weight)
+        if not first.requires_grad or weight == 0.0:
+            return {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
+        grads = torch.autograd.grad((first * factor).sum(), list(trained.values()), allow_unused=True)
+        return {name: torch.zeros_like(tensor) if grad is None else grad
+                for (name, tensor), grad in zip(trained.items(), grads)}
+
+    def trained(self) -> Tensors:
+        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
+        return {name: tensor for name, tensor in self.weights.items()
+                if name in parameters and parameters[name].requires_grad}
+
+    @staticmethod
+    def parts(shape: Any) -> torch.Tensor:
+        """Of a fixed combination of outputs."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
     def evaluation(self) -> float:
         self.wrapper.eval()
         with torch.no_grad():
-            wanted = self.wrapper(*self.inputs)
+            wanted = rehearsal.forward(self.wrapper, self.inputs)
             found = self.outputs(self.weights, self.inputs, False)
         self.wrapper.train()
         hint = "the module does something else in evaluation than in training"
         return self.compare("evaluation", found, wanted, hint)
 
     def training(self) -> float:
-        with torch.no_grad():
-            wanted = rehearsal.outputs(self.wrapper, self.inputs)
-            found = self.outputs(self.weights, self.inputs, True)
-        return self.compare("training", found, wanted, LOST)
+        wanted = rehearsal.training_pass(self.wrapper, self.inputs)
+        interpreter = Interpreter(self.document, self.weights, training=True, draw=True)
+        with torch.no_grad(), rehearsal.AllKept() as kept:
+            found = self.passed(interpreter, self.inputs)
+        worst = self.compare("training", found, wanted.outputs, LOST)
+        self.compare_draws(kept.masks, wanted.masks)
+        self.compare_buffers(interpreter.statistics, wanted.buffers)
+        return worst
 
-    def compare(self, mode: str, found: list[torch.Tensor], wanted: Any, hint: str) -> float:
-        wanted = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
-        worst = max(difference(f, w) for f, w in zip(found, wanted))
-        if not worst <= OUTPUTS:
+    def compare_draws(self, found: list[int], wanted: list[int]) -> None:
+        """A norm behind a dropout hides its factor. Outputs that are left out may have draws of their own, and single
+        numbers are rolled for branches."""
+        drawn, own = (collections.Counter(size for size in masks if size > 1) for masks in (found, wanted))
+        if drawn - own or own - drawn and not self.wrapper.choice.left_out:
+            raise Refused(f"the imported model draws masks of {sorted(drawn.elements())} elements in a batch of {SAMPLES} samples, "
+                          f"the module of {sorted(own.elements())}; please report the module")
+
+    def compare_buffers(self, found: Tensors, wanted: Tensors) -> None:
+        """After a step in training."""
+        for name, tensor in (self.weights | found).items():
+            own = wanted.get(f"{PREFIX}.{name}")
+            if own is not None and not close(tensor.to(own.dtype), own):
+                raise Refused(f"the buffer {name} is another after a step than in the module; {LOST}")
+
+    def compare(self, mode: str, found: list[torch.Tensor], wanted: list[torch.Tensor], hint: str) -> float:
+        differences = [difference(f, w) for f, w in zip(found, wanted)]
+        worst = max(differences)
+        if not all(each <= OUTPUTS for each in differences):
             raise Refused(f"the imported model's outputs in {mode} differ from the module's by {worst:.1e} (at most "
                           f"{OUTPUTS}); {hint}")
         return worst
 
     def gradients(self) -> float:
         """Of a fixed combination of the outputs, for every parameter of the document that is trained."""
-        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
-        trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.weights.items()
-                   if name in parameters and parameters[name].requires_grad}
-        found = self.outputs(self.weights | trained, self.inputs, True)[0]
-        parts = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
-        if found.requires_grad:
-            (found * parts).sum().backward()
+        trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.trained().items()}
+        with rehearsal.AllKept():
+            found = self.outputs(self.weights | trained, self.inputs, True)[0]
+        parts = self.parts(found.shape)
         wanted = {name.removeprefix(PREFIX + "."): grad
                   for name, grad in rehearsal.gradients(self.wrapper, self.inputs, parts).items()}
+        for name, grad in wanted.items():
+            if not grad.isfinite().all():
+                raise Refused(f"the module's own gradient of {name} is infinite or NaN on the examples; nothing can be trained")
+        if found.requires_grad:
+            (found * parts).sum().backward()
         scale = max((grad.abs().max().item() for grad in wanted.values() if grad.numel()), default=1.0)
         worst = 0.0
         for name, tensor in trained.items():

@@ -4,9 +4,11 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/run_checked.h"
 #include "tests/apps/run_folder.h"
@@ -33,14 +35,16 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp).
+/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp), and started
+/// by a shell that ignores SIGCHLD, as some daemons and containers do.
 Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
                              const std::string& there = "ck") {
   const Words words =
-      with({"LD_PRELOAD=" PP_FAULTY_DISK, "PP_FAULT_FILE=/" + there, "PP_FAULT_CALL=rename",
-            "PP_FAULT_HOW=kill", "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
+      with({"-c", "trap '' CHLD; exec /usr/bin/env \"$@\"", "bash", "LD_PRELOAD=" PP_FAULTY_DISK,
+            "PP_FAULT_FILE=/" + there, "PP_FAULT_CALL=rename", "PP_FAULT_HOW=kill",
+            "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
            with(kJob, more));
-  return pp::test::run_checked("/usr/bin/env", words, folder.path());
+  return pp::test::run_checked("/bin/bash", words, folder.path());
 }
 
 }  // namespace
@@ -58,6 +62,46 @@ TEST_SUITE("apps/keep_going") {
     pp::run_tool::Patience long_one(/*attempts=*/20);
     for (int i = 0; i < 10; ++i) long_one.after_loss(false);
     CHECK(long_one.after_loss(false) == Seconds(60));
+  }
+
+  TEST_CASE(
+      "who is lost: a refusal of a start that follows, failures before the first step, unreadable folders") {
+    std::optional<std::int64_t> checkpoint;
+    bool readable = true;
+    std::vector<std::string> said;
+    pp::run_tool::Attempts attempts({.attempts = 10,
+                                     .last_checkpoint =
+                                         [&] {
+                                           if (!readable)
+                                             throw pp::Error(pp::ErrorKind::run, "ck: Stale file handle");
+                                           return checkpoint;
+                                         },
+                                     .say = [&](const std::string& line) { said.push_back(line); }});
+    const auto lost = [&](pp::run_tool::ChildEnd end, std::int64_t done, const std::string& reason = "") {
+      attempts.begin();
+      return attempts.is_lost(end, done, /*ended=*/false, reason);
+    };
+    const auto goes_on = [&] { return attempts.pause(pp::run_tool::Circumstances::same).has_value(); };
+    CHECK_FALSE(lost({.code = 2}, 0));
+    checkpoint = 20;
+    CHECK(lost({.signal = 9}, 23));
+    CHECK(goes_on());
+    CHECK(lost({.code = 2}, 20));
+    CHECK(goes_on());
+    readable = false;
+    for (int i = 0; i < 2; ++i) {
+      CHECK(lost({.code = 1}, 20));
+      CHECK(goes_on());
+    }
+    CHECK(attempts.lost().back().checkpoint == 20);
+    CHECK(said.front() == "ck: Stale file handle");
+    CHECK(lost({.code = 1}, 24, "no route to host"));
+    CHECK(goes_on());
+    CHECK(lost({.code = 1}, 24, "the loss is nan"));
+    CHECK(goes_on());
+    CHECK(lost({.code = 1}, 24, "the loss is nan"));
+    CHECK_FALSE(goes_on());
+    CHECK(has(said.back(), "it failed at this step before, so it would again"));
   }
 
   TEST_CASE("a training whose processes are killed goes on to the bytes of one that is not") {

@@ -42,10 +42,14 @@ struct FleetFolder : pp::test::TemporaryFolder {
     REQUIRE(outcome.code == 0);
     return outcome;
   }
-  /// With these events (see the stand-in), `options` of launch and more of the training's.
+  /// With these events (see the stand-in), `options` of launch and more of the training's; by a shell that
+  /// ignores SIGCHLD, as some daemons and containers do.
   Outcome launch(const std::string& events, const Words& options, const Words& more) const {
     pp::write_file(path() / "events", events);
-    Words words{"PATH=" + path().string() + ":/usr/bin:/bin",
+    Words words{"-c",
+                "trap '' CHLD; exec /usr/bin/env \"$@\"",
+                "sh",
+                "PATH=" + path().string() + ":/usr/bin:/bin",
                 pp::test::program("pp-run"),
                 "launch",
                 "plan.json",
@@ -56,7 +60,7 @@ struct FleetFolder : pp::test::TemporaryFolder {
                 "--keep-going"};
     for (const Words& part : {options, Words{"--"}, kTraining, more})
       words.insert(words.end(), part.begin(), part.end());
-    return pp::test::run_program("/usr/bin/env", words, path());
+    return pp::test::run_program("/bin/bash", words, path());
   }
   /// Weights after so many steps of one process that nobody disturbs.
   std::string undisturbed(int steps) const {
@@ -187,6 +191,17 @@ TEST_SUITE("apps/launch_keep_going") {
     CHECK(folder.read("starts") == "a,b\na,b\na,b\n");
     CHECK(has(outcome.err, "; it goes on from the checkpoint of step "));
     CHECK(has(outcome.err, "no checkpoint was written by 2 starts in a row, so this is the end (--attempts)"));
+  }
+
+  TEST_CASE("a launcher that fails, and a start that finds the machine otherwise, are tried again") {
+    const FleetFolder folder;
+    const Outcome outcome =
+        folder.launch("8 kill\n- exit 1\n- exit 1\n- exit 2\n", with(kProfile, {"--attempts", "10"}),
+                      {"--steps", "2000", "--save-weights", "weights"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    CHECK(folder.read("starts") == "a,b\na,b\na,b\na,b\na,b\n");
+    CHECK(folder.read("weights") == folder.undisturbed(2000));
   }
 
   TEST_CASE("it ends with the reason where no plan fits what is left, and where no host answers") {

@@ -240,6 +240,11 @@ TEST_SUITE("apps/launch") {
         error({"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "srun"}) ==
         "pp-run: error: srun: No such file or directory; install it, or choose another by --launcher: mpirun, "
         "mpich, srun\n");
+    pp::write_file(folder.path() / "hosts.txt", "localhost slots=1\nno-such-host.invalid slots=1\n");
+    CHECK(has(
+        error({"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "mpirun"}),
+        "hosts.txt: no address is known for no-such-host.invalid; correct the file, unless ~/.ssh/config has "
+        "such a host\n"));
     pp::write_file(folder.path() / "hosts.txt", "localhost slots=x\n");
     CHECK(
         has(error({"launch", "plan.json", "--hosts", "hosts.txt"}), "pp-run: error: hosts.txt: line 1: slots"));
@@ -260,6 +265,11 @@ TEST_SUITE("apps/launch") {
     CHECK(ranks.err ==
           "pp-run: error: this build has no MPI; install it (Debian: libopenmpi-dev), configure again "
           "with -DPP_MPI=ON and build\n");
+    CHECK(run({"PMIX_RANK=1", "SLURM_STEP_NUM_TASKS=2"}, training).code == 2);
+    // In a shell that srun or mpirun has started, alone.
+    CHECK(run({"PMIX_RANK=0", "SLURM_STEP_NUM_TASKS=1", "PMI_RANK=0", "PMI_SIZE=1", "OMPI_COMM_WORLD_SIZE=1"},
+              training)
+              .code == 0);
     const Outcome launched = run({}, {"launch", "plan.json", "--hosts", "hosts.txt"});
     CHECK(launched.code == 2);
     CHECK(has(launched.err, "this build has no MPI"));

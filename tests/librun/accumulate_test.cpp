@@ -43,7 +43,8 @@ TEST_SUITE("librun/accumulate") {
     }
   }
 
-  TEST_CASE("the checkpoints of such a step are resumed, whatever the product of its sizes is") {
+  TEST_CASE(
+      "a checkpoint of such a step says what it has, so that another number beyond the epoch resumes it") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}, .mini_batch = 8});
     run::RunOptions options = options_of(1'000'000'000);  // times 8 more than an int
@@ -52,8 +53,10 @@ TEST_SUITE("librun/accumulate") {
     options.steps = 1;
     test::SilentObserver observer;
     test::run_checked(plan, options, observer);
-    CHECK(run::find_checkpoint(options.checkpoint).manifest.identity.mini_batch == 8'000'000'000);
+    CHECK(run::find_checkpoint(options.checkpoint).manifest.identity.mini_batch == 4 * 8);
+    CHECK(whole.report.settings.at("accumulate") == run::Setting(std::int64_t{4}));
     options.resume = options.checkpoint;
+    options.accumulate = 5;
     options.steps = 3;
     const test::Run resumed = test::run_plan(plan, options);
     CHECK(test::first_difference(whole.tensors, resumed.tensors) == "");

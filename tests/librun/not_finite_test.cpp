@@ -88,6 +88,40 @@ TEST_SUITE("librun/not_finite") {
     }
   }
 
+  TEST_CASE("an evaluation that is not finite, or of labels that all do not count, is a warning") {
+    ModelGraph model = test::mlp(2);
+    model.loss->attributes["ignore_index"] = std::int64_t{2};
+    const plan::Plan plan = make_plan({.model = model, .cuts = {2}});
+    for (const bool ignored : {false, true}) {
+      const TestFolder folder;
+      write_data(folder, kNone);
+      const std::vector<float> images(10, ignored ? 1 : std::numeric_limits<float>::infinity());
+      folder.write("test-images.idx",
+                   run::idx_bytes(run::ElementType::float32, {2, 5},
+                                  {reinterpret_cast<const char*>(images.data()), 4 * images.size()}));
+      folder.write("test-labels.idx",
+                   run::idx_bytes(run::ElementType::uint8, {2}, ignored ? "\2\2" : std::string(2, '\0')));
+      run::RunOptions options = options_of(folder, run::OnNan::skip);
+      options.epochs = 3;
+      test::SilentObserver observer;
+      const run::RunReport report = test::run_checked(plan, options, observer);
+      CHECK(report.exit_reason == "completed");
+      CHECK(report.steps == 15);
+      REQUIRE(observer.warnings.size() == 1);
+      CHECK(observer.warnings[0] ==
+            (ignored
+                 ? "evaluation after epoch 0: none of the test labels counts, so there is no test loss; the "
+                   "training goes on"
+                 : "evaluation after epoch 0: the test loss is not finite; look at the test data, and at the "
+                   "range of the dtype; the training goes on"));
+      const Json epoch = run::to_json(report)["epochs"][2];
+      CHECK(epoch.contains("test_loss") == !ignored);
+      if (!ignored) CHECK(epoch["test_loss"].is_null());
+      CHECK(dump_json(run::to_json(run::report_from_json(run::to_json(report)))) ==
+            dump_json(run::to_json(report)));
+    }
+  }
+
   TEST_CASE("skip: a resumed epoch's loss is the mean over the steps that were made") {
     for (const int every : {1, 3, 4}) {
       CAPTURE(every);

@@ -1,9 +1,11 @@
 // Trainings on several ranks, which are threads here: the same bits as in one process.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -300,6 +302,33 @@ TEST_SUITE("librun/ranks") {
       const pp::test::Run found = run_on(ranks, plan, options);
       CHECK(found.report.resumed->step == 5);
       CHECK(pp::test::first_difference(whole.tensors, found.tensors) == "");
+    }
+  }
+
+  // A rank may see a directory of a file server as it was before the last checkpoint.
+  TEST_CASE("ranks that see other checkpoints go on from the newest that one of them sees and all can open") {
+    const TestFolder folder;
+    const fs::path ck = folder.path() / "ck", late = folder.path() / "late";
+    const plan::Plan plan = make_plan({.model = pp::test::mlp(3), .cuts = {2, 4}});
+    run::RunOptions options = rank_options(plan);
+    const pp::test::Run whole = pp::test::run_plan(plan, options);
+    train_seven_steps(plan, options, ck);
+    for (const int behind : {0, 2}) {
+      CAPTURE(behind);
+      fs::remove_all(late);
+      fs::copy(ck, late, fs::copy_options::recursive);
+      fs::rename(late / "step-7", folder.path() / "step-7");
+      options.save_weights = folder.path() / "weights.safetensors";
+      std::jthread server([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        fs::rename(folder.path() / "step-7", late / "step-7");
+      });
+      const auto endings = pp::test::train(3, plan, options, [&](ThreadPeers& peers, auto&, auto& o) {
+        o.resume = peers.rank() == behind ? late : ck;
+      });
+      REQUIRE(endings[0].error == "");
+      CHECK(endings[0].report->resumed->step == 7);
+      CHECK(pp::test::first_difference(whole.tensors, run::read_weights(options.save_weights)) == "");
     }
   }
 

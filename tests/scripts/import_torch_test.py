@@ -484,8 +484,8 @@ class Refusals(unittest.TestCase):
             def forward(self, x):
                 return self.embed(x).mean(1)
         line = Tokens.forward.__code__.co_firstlineno + 1
-        self.refused(f"import_torch_test.py:{line}: forward() fails on the examples (float32 [3, 32]): Expected tensor for "
-                     "argument #1 'indices'", Tokens(), "float32:32")
+        self.refused(f"import_torch_test.py:{line}: forward() fails on the examples (float32 [3, 32]): RuntimeError: "
+                     "Expected tensor for argument #1 'indices'", Tokens(), "float32:32")
 
     def test_wrong_examples_are_refused(self):
         for text in ("float32", "int8:3", "int64:3:5..1", "float32:0"):

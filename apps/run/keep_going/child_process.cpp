@@ -21,6 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kChildLook(20);
+constexpr std::chrono::seconds kDeath(10);  // of a killed process, which a disk or a network may keep for ever
 
 /// In the child: becomes the program, or writes errno to `failure`.
 [[noreturn]] void become(const std::vector<char*>& words, pid_t parent, int out, int failure) {
@@ -38,13 +39,12 @@ constexpr std::chrono::milliseconds kChildLook(20);
 }
 
 /// mpirun and srun end as a shell does: 128 + the signal that killed a rank.
-ChildEnd end_of(int status) {
+ChildEnd as_of_rank(const ChildEnd& end) {
   constexpr int kShell = 128, kLastSignal = 64;
-  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
-  const int code = WEXITSTATUS(status);
-  const bool interrupted = code == static_cast<int>(cli::ExitCode::interrupted);
-  if (!interrupted && code > kShell && code <= kShell + kLastSignal) return {.signal = code - kShell};
-  return {.code = code};
+  const bool interrupted = end.code == static_cast<int>(cli::ExitCode::interrupted);
+  if (!interrupted && end.code > kShell && end.code <= kShell + kLastSignal)
+    return {.signal = end.code - kShell};
+  return end;
 }
 
 }  // namespace
@@ -77,7 +77,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Stdout outpu
 }
 
 ChildProcess::~ChildProcess() {
-  if (!ended_) end(Seconds());
+  try {
+    if (!ended_) end(Seconds());
+  } catch (const Error&) {  // it has been killed
+  }
   if (out_ >= 0) close(out_);
 }
 
@@ -93,10 +96,10 @@ void ChildProcess::take_output() {
 std::optional<ChildEnd> ChildProcess::look() {
   if (ended_) return ended_;
   take_output();
-  int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) == 0) return std::nullopt;
+  const std::optional<ChildEnd> end = look_at_child(pid_);
+  if (!end) return std::nullopt;
   take_output();
-  ended_ = end_of(status);
+  ended_ = as_of_rank(*end);
   return ended_;
 }
 
@@ -106,10 +109,14 @@ void ChildProcess::signal(int number) const {
 
 ChildEnd ChildProcess::end(Seconds grace) {
   signal(SIGTERM);
-  const Clock::time_point last = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace);
-  while (!look() && Clock::now() < last) std::this_thread::sleep_for(kChildLook);
+  const auto await = [&](Clock::duration most) {
+    const Clock::time_point last = Clock::now() + most;
+    while (!look() && Clock::now() < last) std::this_thread::sleep_for(kChildLook);
+  };
+  await(std::chrono::duration_cast<Clock::duration>(grace));
   if (!ended_) kill(-pid_, SIGKILL);
-  while (!look()) std::this_thread::sleep_for(kChildLook);
+  await(kDeath);
+  if (!ended_) ended_ = ChildEnd{.signal = SIGKILL};
   return *ended_;
 }
 

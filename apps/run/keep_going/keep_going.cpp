@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "apps/cli/interrupt.h"
 #include "libprofile/core/counted.h"
@@ -26,14 +27,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook(20);
 
+ChildEnd end_of(int status) {
+  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
+  return {.code = WEXITSTATUS(status)};
+}
+
 // Waits for the child; passes an interruption on, once. Whoever sent it may have told the child as well, which
 // takes two signals in one second for one wish, but not the same one twice: so it gets another one. `stop`: why
 // the child should stop, asked until it is told.
 ChildEnd await(pid_t child, const std::function<std::optional<std::string>()>& stop,
                std::optional<std::string>& stopped) {
   bool told = false;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  while (true) {
+    if (const std::optional<ChildEnd> end = look_at_child(child)) return *end;
     if (cli::interrupted() && !told) {
       kill(child, cli::interruption() == SIGTERM ? SIGINT : SIGTERM);
       told = true;
@@ -44,8 +50,6 @@ ChildEnd await(pid_t child, const std::function<std::optional<std::string>()>& s
     }
     std::this_thread::sleep_for(kLook);
   }
-  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
-  return {.code = WEXITSTATUS(status)};
 }
 
 // What is not the program's own way to end: it was killed, or its training failed; the codes of launchers, too.
@@ -54,6 +58,12 @@ bool is_failure(const ChildEnd& end) {
                             cli::ExitCode::interrupted};
   return end.signal != 0 || std::ranges::count(kOwn, static_cast<cli::ExitCode>(end.code)) == 0;
 }
+
+bool is_refusal(const ChildEnd& end) {
+  return end.signal == 0 && end.code == static_cast<int>(cli::ExitCode::usage);
+}
+
+bool trained(const run::LostAttempt& attempt) { return attempt.steps_done > attempt.first_step; }
 
 }  // namespace
 
@@ -66,6 +76,17 @@ SharedProgress::SharedProgress() {
 }
 
 SharedProgress::~SharedProgress() { munmap(progress_, sizeof(ChildProgress)); }
+
+void expect_children() { std::signal(SIGCHLD, SIG_DFL); }
+
+std::optional<ChildEnd> look_at_child(pid_t child) {
+  int status = 0;
+  const pid_t ended = waitpid(child, &status, WNOHANG);
+  if (ended == child) return end_of(status);
+  if (ended == 0 || errno == EINTR) return std::nullopt;
+  throw Error(ErrorKind::run, "process " + std::to_string(child) + ": how it ends cannot be known: " +
+                                  std::strerror(errno) + "; go on from the last checkpoint with --resume");
+}
 
 std::string to_text(const ChildEnd& end) {
   if (end.signal == 0) return "exit code " + std::to_string(end.code);
@@ -95,15 +116,27 @@ std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& fo
   return newest;
 }
 
+// A folder that cannot be read for a moment still has what it had.
+std::optional<std::int64_t> Attempts::newest() const {
+  try {
+    return settings_.last_checkpoint();
+  } catch (const Error& error) {
+    settings_.say(error.what());
+    return before_;
+  }
+}
+
 void Attempts::begin() {
-  before_ = settings_.last_checkpoint();
+  before_ = newest();
   begin_ = Clock::now();
   if (!lost_.empty()) lost_.back().to_next = begin_ - ended_;
 }
 
-bool Attempts::is_lost(const ChildEnd& end, std::int64_t done, bool ended) {
-  if (ended || !is_failure(end)) return false;
+bool Attempts::is_lost(const ChildEnd& end, std::int64_t done, bool ended, const std::string& reason) {
+  const bool refused_now = is_refusal(end) && !lost_.empty();
+  if (ended || !(is_failure(end) || refused_now)) return false;
   end_ = end;
+  reason_before_ = std::exchange(reason_, reason);
   note(to_text(end), done);
   return true;
 }
@@ -114,13 +147,17 @@ void Attempts::stopped(const std::string& why, std::int64_t done) {
 }
 
 void Attempts::note(const std::string& how, std::int64_t done) {
-  const std::optional<std::int64_t> after = settings_.last_checkpoint();
+  const std::optional<std::int64_t> after = newest();
   ended_ = Clock::now();
   lost_.push_back({.how = how,
                    .first_step = first_step(),
                    .steps_done = std::max(done, after.value_or(0)),
                    .checkpoint = after,
                    .time = ended_ - begin_});
+}
+
+bool goes_on(const std::vector<run::LostAttempt>& lost, bool resumed) {
+  return !lost.empty() && (lost.back().checkpoint || !resumed);
 }
 
 void Attempts::describe(const std::string& plan, const std::string& hosts) {
@@ -141,10 +178,12 @@ std::string Attempts::where_from() const {
 }
 
 std::optional<Seconds> Attempts::pause(Circumstances circumstances) {
-  // Steps are the same in every start, and so is what one of them throws. A kill may come at any time.
+  // Steps are the same in every start, and so is what one of them throws. A kill may come at any time, and what
+  // ends before its first step is mostly the launcher.
   if (end_.signal == 0 && circumstances == Circumstances::same && lost_.size() >= 2) {
     const run::LostAttempt &before = lost_[lost_.size() - 2], &last = lost_.back();
-    if (before.how == last.how && before.steps_done == last.steps_done) {
+    if (trained(last) && before.how == last.how && before.steps_done == last.steps_done &&
+        reason_before_ == reason_) {
       settings_.say(loss() + "; it failed at this step before, so it would again");
       return std::nullopt;
     }
@@ -166,6 +205,7 @@ std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& setting
                                                         const SharedProgress& progress, int& code) {
   Attempts attempts(settings);
   cli::catch_interrupts();
+  expect_children();
   const pid_t parent = getpid();
   while (true) {
     attempts.begin();

@@ -3,6 +3,8 @@
 // keep_going() makes them in child processes of this one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -41,6 +43,12 @@ struct ChildEnd {
   int code = 0;    ///< exit code
   int signal = 0;  ///< that killed it; 0: none
 };
+
+/// Before children are started: whoever started this process may ignore SIGCHLD, which is inherited, and of a
+/// child of such a process the system does not say how it ended.
+void expect_children();
+/// How the child has ended; nothing as long as it runs. Throws pp::Error (run) where that cannot be known.
+std::optional<ChildEnd> look_at_child(pid_t child);
 
 /// `signal 9 (Killed)`, `exit code 1`
 std::string to_text(const ChildEnd& end);
@@ -85,6 +93,10 @@ class OtherPlans {
 /// The newest checkpoint's step in any of the folders; nothing where they are not there or have none.
 std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders);
 
+/// Whether a start behind these goes on from the folder of its own checkpoints: also where the supervisor sees
+/// none there, as ranks may. `resumed`: the first start went on from another folder.
+bool goes_on(const std::vector<run::LostAttempt>& lost, bool resumed);
+
 /// Whether a start that follows has other machines or another plan than the one before it.
 enum class Circumstances { same, changed };
 
@@ -96,8 +108,9 @@ class Attempts {
   /// Before a start.
   void begin();
   /// Whether the start was lost, so that another may follow, and notes it then: it was killed, or its training
-  /// failed, at step `done`. What was refused would be refused again.
-  bool is_lost(const ChildEnd& end, std::int64_t done, bool ended);
+  /// failed, at step `done`. What the first start is refused would be refused again; a later one only finds the
+  /// machine otherwise (a lock, memory that is not free yet). `reason`: the training's own, where it is known.
+  bool is_lost(const ChildEnd& end, std::int64_t done, bool ended, const std::string& reason = {});
   /// Notes one that was stopped on purpose, with a checkpoint.
   void stopped(const std::string& why, std::int64_t done);
   /// What the one that was noted last ran, and where.
@@ -107,7 +120,7 @@ class Attempts {
   /// `it goes on from the checkpoint of step 40`, or that there is none.
   std::string where_from() const;
   /// How long to wait before the next start. Nothing, and why is said: starts were in vain, or two in a row
-  /// failed at the same step under the same circumstances.
+  /// failed at the same step, which they had reached, under the same circumstances and for the same reason.
   std::optional<Seconds> pause(Circumstances circumstances);
 
   const std::vector<run::LostAttempt>& lost() const { return lost_; }
@@ -121,7 +134,9 @@ class Attempts {
   std::optional<std::int64_t> before_;  ///< checkpoint that the last start began with
   std::chrono::steady_clock::time_point begin_, ended_;
   ChildEnd end_;
+  std::string reason_, reason_before_;  ///< of the last start that was lost, and of the one before it
 
+  std::optional<std::int64_t> newest() const;
   void note(const std::string& how, std::int64_t done);
 };
 

@@ -57,6 +57,7 @@ class Launched {
 
   int run() {
     cli::catch_interrupts();
+    expect_children();
     note_devices();
     while (true) {
       const std::optional<int> code = finished(start());
@@ -82,7 +83,7 @@ class Launched {
   std::vector<std::string> command() {
     LaunchOptions options = launch_.options;
     options.plan = current_.file;
-    if (!attempts_.lost().empty() && last_checkpoint())
+    if (goes_on(attempts_.lost(), value_of(options.arguments, "--resume").has_value()))
       options.arguments = with_value(options.arguments, "--resume", launch_.checkpoint);
     options.arguments.insert(options.arguments.begin(), {"--launch-state", state_.folder().string()});
     return launch_command(current_.plan, fleet_.there(), launch_.launcher, options);
@@ -139,7 +140,7 @@ class Launched {
       return std::nullopt;
     }
     speeds_.clear();
-    if (!attempts_.is_lost(end, state_.step(), state_.ended())) return sum_up(code);
+    if (!attempts_.is_lost(end, state_.step(), state_.ended(), state_.reason())) return sum_up(code);
     note_end();
     return recover();
   }

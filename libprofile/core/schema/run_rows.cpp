@@ -19,9 +19,10 @@ constexpr std::array kRunRows{
         "[lost_attempt], slow_devices? [slow_device], deviation? deviation, checkpoints? written_checkpoints, "
         "frames? frames, "
         "replicas? replicas"},
-    ObjectRow{"epoch",
-              "epoch count, train_loss signed|null, test_loss? signed, test_accuracy? share, samples_per_s "
-              "number, last_step count, elapsed_s number, evaluation_s number"},
+    ObjectRow{
+        "epoch",
+        "epoch count, train_loss signed|null, test_loss? signed|null, test_accuracy? share, samples_per_s "
+        "number, last_step count, elapsed_s number, evaluation_s number"},
     ObjectRow{"run_worker",
               "id count, busy_s number, bubble_fraction share, peak_bytes count, parts run_parts, "
               "peak_in_flight count, peak_versions count, sent_bytes_per_step count, swaps_in? swaps, "
@@ -89,7 +90,7 @@ constexpr std::array kRunRows{
               "loss_scale? positive"},
     ObjectRow{"metrics_evaluation",
               "evaluation count, step count, elapsed_s number, evaluation_s number, train_loss signed|null, "
-              "test_loss? signed, test_accuracy? share"},
+              "test_loss? signed|null, test_accuracy? share"},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <fstream>
 #include <list>
 #include <mutex>
 #include <set>
@@ -18,6 +19,7 @@
 
 #include "librun/transport/mpi/session.h"
 #include "librun/transport/peers.h"
+#include "librun/transport/placement.h"
 
 namespace pp::run {
 
@@ -156,6 +158,7 @@ class MpiPeers final : private MpiSession, public Peers {
  public:
   explicit MpiPeers(Seconds patience) : MpiSession(patience), Peers(MpiSession::rank(), MpiSession::size()) {
     for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
+    host_ = find_host();
     int found = 0;
     int* bound = nullptr;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&bound), &found);
@@ -203,11 +206,7 @@ class MpiPeers final : private MpiSession, public Peers {
     return posted;
   }
 
-  std::string host() const override {
-    std::array<char, 256> name{};
-    gethostname(name.data(), name.size() - 1);
-    return name.data();
-  }
+  std::string host() const override { return host_; }
 
   std::optional<ControlMessage> next_control_message() override {
     if (whole_.empty()) look_for_letters();
@@ -263,6 +262,20 @@ class MpiPeers final : private MpiSession, public Peers {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
+  static std::string find_host() {
+    struct Identity {
+      std::array<char, 256> name{};
+      std::array<char, 64> boot{};  // of the kernel that runs
+    } mine;
+    gethostname(mine.name.data(), mine.name.size() - 1);
+    std::ifstream("/proc/sys/kernel/random/boot_id").getline(mine.boot.data(), mine.boot.size());
+    std::vector<Identity> all(static_cast<std::size_t>(MpiSession::size()));
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, MPI_COMM_WORLD);
+    std::vector<HostIdentity> identities;
+    for (const Identity& one : all) identities.push_back({one.name.data(), one.boot.data()});
+    return names_of_hosts(identities)[static_cast<std::size_t>(MpiSession::rank())];
+  }
+
   // Takes all that have come whole, those of one rank in their order.
   void look_for_letters() {
     const Calls::Lock held = calls_.lock();
@@ -307,7 +320,8 @@ class MpiPeers final : private MpiSession, public Peers {
   std::vector<MPI_Comm> groups_;
   std::list<Coming> coming_;          ///< in the order in which they were announced
   std::deque<ControlMessage> whole_;  ///< of who takes them, alone
-  int largest_tag_ = 32767;           // what every library has
+  std::string host_;
+  int largest_tag_ = 32767;  // what every library has
 };
 
 }  // namespace

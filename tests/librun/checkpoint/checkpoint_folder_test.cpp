@@ -1,7 +1,9 @@
 #include "librun/checkpoint/checkpoint_folder.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -327,13 +329,15 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
   TEST_CASE("a folder has one writer, and is refused at once where nothing can be written") {
     const TestFolder test;
     const fs::path path = test.path() / "ck";
+    std::array<char, 256> host{};
+    REQUIRE(gethostname(host.data(), host.size() - 1) == 0);
     {
       CheckpointFolder first(path, 9, std::nullopt);
       fs::create_directory(path / ".unfinished-step-4");
-      CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) ==
-            path.string() +
-                ": another run writes its checkpoints here; wait for its end, or give another folder "
-                "for --checkpoint");
+      CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt, "--checkpoint", Seconds(0.1)); },
+                    ErrorKind::usage) ==
+            path.string() + ": another run (process " + std::to_string(getpid()) + " on " + host.data() +
+                ") writes its checkpoints here; wait for its end, or give another folder for --checkpoint");
       CHECK(fs::exists(path / ".unfinished-step-4"));  // of the run that goes on
     }
     CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) == "accepted");

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/infer.h"
 #include "librun/infer/choose_token.h"
+#include "librun/infer/generation.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
@@ -292,6 +294,27 @@ TEST_SUITE("librun/infer/generation") {
     files.infer(make_plan({.model = model, .cuts = {4, 9}, .mini_batch = 32}));
     CHECK(files.report.micro_batch == 3);  // not 8, the plan's: 8 prompts for 3 workers
     CHECK(begun == 15);
+  }
+
+  TEST_CASE("passes that are complete keep no memory") {
+    const TestFolder folder;
+    constexpr int kTokens = 20'000;
+    run::InferOptions options;
+    options.generation = run::GenerationOptions{.new_tokens = kTokens, .start_token = 0};
+    const run::SequencePlace place{.length = kTokens + 1, .tokens = 2};
+    run::Generation generation(folder.path() / "out", "x", {place, *options.generation, 4, {}}, place, options,
+                               4, run::Generation::By::pieces);
+    generation.begin(1);
+    const at::Tensor logits = at::zeros({4, 1, 2});
+    std::size_t before = 0;
+    for (run::Step pass = 0; pass < kTokens - 1; ++pass) {
+      run::Operation operation;
+      operation.step = pass;
+      generation.take(operation, 0, logits);
+      generation.completed(pass);
+      if (pass == kTokens / 4) before = mallinfo2().uordblks;
+    }
+    CHECK(mallinfo2().uordblks < before + 200'000);
   }
 
   TEST_CASE("what cannot grow is refused with what can") {

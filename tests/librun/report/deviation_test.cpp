@@ -68,6 +68,15 @@ TEST_SUITE("librun/report/deviation") {
           "times as long as promised), messages and waiting +450 ms");
   }
 
+  TEST_CASE("an operation that takes as long as promised is not named as what adds most") {
+    RunReport report = two_stages();
+    report.op_times[0].median = 1.0001 * report.op_times[0].median;
+    report.step = Seconds(15);
+    report.deviation = deviation_of(report, {}, {});
+    REQUIRE(deviation_lines(report).size() == 1);
+    CHECK(deviation_lines(report)[0].find("times as long") == std::string::npos);
+  }
+
   TEST_CASE("faster operations and longer waiting have signs of their own") {
     RunReport report = two_stages();
     report.op_times[3].median = Seconds(1.5);  // of 2: 4 * 0.5 s less

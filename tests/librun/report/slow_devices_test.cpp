@@ -82,6 +82,16 @@ TEST_SUITE("librun/report/slow_devices") {
     CHECK(training.watch.found() == over);
   }
 
+  TEST_CASE("a device that is slow now and then is named with what it takes then") {
+    // Every fourth step of twenty is slow: too few to be called so anew, too many to be called as promised.
+    Training training(plan_of());
+    training.go(40, {1, 2});
+    int step = 0;
+    CHECK(training.go(100, [&] { return std::vector<double>{1, step++ % 4 == 0 ? 2.0 : 1.0}; }).empty());
+    REQUIRE(training.watch.found().size() == 1);
+    CHECK(training.watch.found()[0].factor == doctest::Approx(2));
+  }
+
   TEST_CASE("a device that is slow from the beginning is, too: the profile is believed") {
     Training training(plan_of());
     const std::vector<SlowDevice> named = training.go(23, {1.7, 1});

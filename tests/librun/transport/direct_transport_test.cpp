@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
@@ -60,8 +61,8 @@ std::vector<run::DirectWays> ways_of(const std::vector<run::Channel>& channels,
     const run::DeviceGroupMaker maker{
         [&] { return all.key(); },
         [&](const std::string& key, int me, int size, WorkerId) { return all.join(key, me, size); }};
-    ways[r] =
-        run::find_direct_ways(mailbox, one_worker_each(peers.rank(), ranks), channels, groups, mine, maker);
+    ways[r] = run::find_direct_ways(mailbox, one_worker_each(peers.rank(), ranks), channels, groups, mine,
+                                    maker, Seconds(60));
   });
   return ways;
 }
@@ -112,6 +113,48 @@ TEST_SUITE("librun/transport/direct_transport") {
     const auto ways = ways_of({}, all, {"a", "b", "c"});
     CHECK(ways[2].collectives[0]->me() == 2);
     CHECK(ways[2].collectives[0]->size() == 3);
+  }
+
+  // Rank 1 does not come to the group that sends to rank 2 (`first`), or rank 2 does not, to which nothing is
+  // sent before it has.
+  TEST_CASE("a group that does not come about ends the start on all ranks, which name those that are missing") {
+    for (const auto& [who, throws, expected] :
+         {std::tuple{1, false, "NCCL has not connected the GPUs of ranks 1, 2 for 200 ms: all wait; "},
+          std::tuple{2, false, "NCCL has not connected the GPUs of ranks 1, 2 for 200 ms: missing: rank 2; "},
+          std::tuple{1, true, "rank 1: no such device"}}) {
+      Wires wires(3);
+      const auto all = std::make_shared<ThreadGroups>();
+      std::promise<void> over;
+      const std::shared_future<void> end = over.get_future().share();
+      std::vector<std::string> said(3);
+      pp::test::on_ranks(wires, [&, who = who, throws = throws](ThreadPeers& peers) {
+        run::Mailbox mailbox(peers);
+        const int rank = peers.rank();
+        std::vector<std::string> mine(3);
+        mine[static_cast<std::size_t>(rank)] = std::to_string(rank);
+        const run::DeviceGroupMaker maker{
+            [all] { return all->key(); },
+            [all, end, who, throws, rank](const std::string& key, int me, int size, WorkerId) {
+              if (rank == who && me == who - 1) {
+                if (throws) throw Error(ErrorKind::run, "no such device");
+                end.wait();
+              }
+              return all->join(key, me, size);
+            }};
+        try {
+          run::find_direct_ways(mailbox, one_worker_each(rank, 3), std::vector{channel(0, 1), channel(1, 2)},
+                                {}, mine, maker, Seconds(0.2));
+        } catch (const Error& error) {
+          said[static_cast<std::size_t>(rank)] = error.what();
+        }
+      });
+      over.set_value();
+      for (const int rank : {0, 1, 2}) {
+        CAPTURE(rank);
+        const std::string& what = said[static_cast<std::size_t>(rank)];
+        CHECK(what.starts_with(throws && rank == 1 ? "no such device" : expected));
+      }
+    }
   }
 
   // Ten messages on each of two channels, a window of two. Of the one whose type is open the first message of 6

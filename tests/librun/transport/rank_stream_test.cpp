@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "librun/threads/coordinator.h"
+#include "librun/transport/mailbox.h"
+#include "librun/transport/placement.h"
 #include "tests/support/thread_peers.h"
 
 #include "tests/support/doctest.h"
@@ -28,6 +30,30 @@ std::string text_of(std::size_t length) {
 }  // namespace
 
 TEST_SUITE("librun/transport/rank_stream") {
+  // The first letter of rank 1 is what a tree passes on; rank 0's answer to rank 2 comes behind it.
+  TEST_CASE("what a rank whose run has begun says to one that still starts is kept for its run") {
+    Wires wires(3);
+    std::string kept;
+    pp::test::on_ranks(wires, [&](ThreadPeers& peers) {
+      Mailbox mailbox(peers);
+      if (peers.rank() == 1) mailbox.post(2, "o1");
+      if (peers.rank() == 1) mailbox.post(2, "o2");
+      if (peers.rank() == 1) mailbox.flush();
+      for (const std::string text : {"first", "second"})
+        CHECK(gather_everywhere(mailbox, text) == std::vector<std::string>(3, text));
+      while (peers.rank() == 2 && kept.size() < 4) {
+        if (const auto control = mailbox.take()) kept += control->bytes;
+      }
+    });
+    CHECK(kept == "o1o2");
+  }
+
+  TEST_CASE("hosts of one name are told apart by what they booted") {
+    CHECK(
+        names_of_hosts({{"a", "1"}, {"b", "2"}, {"a", "3"}, {"a", "1"}, {"a", "3"}, {"a", "4"}, {"b", "2"}}) ==
+        std::vector<std::string>{"a", "b", "a#2", "a", "a#2", "a#3", "b"});
+  }
+
   TEST_CASE("texts of any length arrive in their order") {
     const std::size_t room = RankStream::kRoom;
     const std::vector<std::size_t> lengths{0, 1, room - 1, room, room + 1, 3 * room, 0, 7};
