@@ -18,7 +18,12 @@ RUNS = 4  # of a module that must do the same every time
 
 
 class WithoutDraws(TorchDispatchMode):
-    """Masks of dropout keep everything: they are what bernoulli(1 - p) / (1 - p) is on average, 1."""
+    """Masks of dropout keep everything: they are what bernoulli(1 - p) / (1 - p) is on average, 1. So is
+    floor(rand + 1 - p) / (1 - p), with 0 for rand and without the floor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noise: dict[int, torch.Tensor] = {}  # made of rand, by its place in memory
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         packet = getattr(func, "overloadpacket", None)
@@ -26,8 +31,13 @@ class WithoutDraws(TorchDispatchMode):
             return args[0].fill_(args[1])
         if packet == aten.bernoulli and len(args) > 1 and isinstance(args[1], float):
             return torch.full_like(args[0], args[1])
+        noisy = any(isinstance(argument, torch.Tensor) and argument.data_ptr() in self.noise for argument in args)
+        if noisy and packet in (aten.floor, aten.floor_):
+            return args[0]
         made = func(*args, **(kwargs or {}))
-        return made.fill_(1.0 - 1e-7) if packet == aten.rand else made
+        if packet == aten.rand or noisy and packet == aten.add:
+            self.noise[made.data_ptr()] = made.fill_(0) if packet == aten.rand else made
+        return made
 
 
 @contextmanager
