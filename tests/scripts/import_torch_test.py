@@ -319,6 +319,16 @@ class Itself(unittest.TestCase):
         for late in (False, True):
             self.refused("changes mean in forward()", Centered(late), "float32:8")
 
+    def test_samples_are_dropped_by_floor(self):
+        def forward(self, x):
+            y = self.a(x)
+            if self.training:
+                y = y.div(0.7) * (0.7 + torch.rand(x.shape[0], 1)).floor_()
+            return self.b(x + y)
+        made = imported(module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4", level="op")
+        dropped = [layer["attributes"] for layer in made.document["layers"] if layer["op"] == "stochastic_depth"]
+        self.assertEqual(dropped, [{"p": 0.3}])
+
     def test_a_mask_in_two_places_is_refused(self):
         def forward(self, x):
             mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
