@@ -74,7 +74,8 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     }
     if (memory_) attempt([&] { memory_->exchange(job, snapshot.step, share.parts); });
   }
-  if (snapshot.last && !job.options.save_weights.empty()) share.layers = std::move(snapshot.layers);
+  if (snapshot.last && !job.options.save_weights.empty() && !job.options.keep_best)
+    share.layers = std::move(snapshot.layers);
   return share;
 }
 
@@ -120,7 +121,7 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   if (memory_ && (wanted || shares.front().last)) memory_->release(job);
   if (weights_ && shares.front().last) {
     attempt(
-        [&] { write_weights(std::move(layers)); },
+        [&] { job.options.keep_best ? write_best(position) : write_weights(std::move(layers)); },
         [&](const std::string& why) { return "the trained weights are lost: " + why + "; " + last_whole(); });
   }
 }
@@ -129,6 +130,18 @@ void Saver::write_weights(std::vector<Stage::LayerState> layers) {
   std::ranges::sort(layers, {}, &Stage::LayerState::layer);
   const TrainingState state = merged(layers);
   weights_->write(stored(state.tensors));
+}
+
+// Before any evaluation the last one is the best.
+void Saver::write_best(const Position& position) {
+  const Step step = position.evaluated ? position.evaluated->best_step : position.step;
+  try {
+    const FoundCheckpoint best = find_checkpoint(place_of_checkpoint(folder_->path(), step));
+    const SafetensorsFile file(files_of(best, kWeights), best.read);
+    weights_->write(stored(read_weights(file, [](const std::string&) { return true; })));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::run, error.what());
+  }
 }
 
 void Saver::discard(const Job& job, Step step) {
@@ -144,7 +157,10 @@ void Saver::commit(const Job& job, const Manifest& manifest, const std::vector<C
     discard(job, step);
     throw Error(ErrorKind::run, share.failure);
   }
-  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step) : folder_->commit(manifest, step));
+  std::optional<Step> best;
+  if (job.options.keep_best && manifest.position.evaluated) best = manifest.position.evaluated->best_step;
+  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step)
+                        : folder_->commit(manifest, step, CheckpointFolder::Parts::all, best));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);

@@ -56,6 +56,8 @@ class Saver {
   void fail(std::string why);
   void commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares);
   void write_weights(std::vector<Stage::LayerState> layers);
+  /// Those of the best checkpoint. Throws pp::Error (run).
+  void write_best(const Position& position);
   std::string last_whole() const;
 
   std::optional<WeightOutput> weights_;      ///< of the process that drives

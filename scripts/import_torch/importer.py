@@ -49,7 +49,7 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     document = writing.document()
     weights = weights_of(document, module, writing.large, not plan_only)
     if plan_only:
-        document = documents.unverified(document)
+        document = documents.marked(document, "verified", False)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]

@@ -139,9 +139,9 @@ TEST_SUITE("apps/infer") {
     refused({"plan.json", "--data", "nowhere", "--initial-weights", "w.safetensors", "-o", "o"},
             "nowhere: no such file or folder; give data, or synthetic");
     refused({"plan.json", "--data", "inputs.safetensors", "-o", "o"},
-            "no weights: give them with --initial-weights, or try the plan without any by --draw-weights");
-    refused(with({"--draw-weights"}),
-            "--draw-weights takes weights from the seed; leave out --initial-weights, or it");
+            "no weights: give them with --initial-weights, or try the plan without any by --random-weights");
+    refused(with({"--random-weights"}),
+            "--random-weights takes weights from the seed; leave out --initial-weights, or it");
     refused({"plan.json", "--data", "inputs.safetensors", "--initial-weights", "w.safetensors", "-o",
              "inputs.safetensors"},
             "inputs.safetensors: is read and written; write to another file");
@@ -157,7 +157,7 @@ TEST_SUITE("apps/infer") {
   TEST_CASE("an interrupted inference ends with 130 and writes no outputs") {
     const Folder folder;
     const Outcome outcome =
-        folder.run({"plan.json", "--data", "synthetic", "--synthetic-samples", "2000000", "--draw-weights",
+        folder.run({"plan.json", "--data", "synthetic", "--synthetic-samples", "2000000", "--random-weights",
                     "--micro-batch-size", "1", "-o", "outputs.safetensors"},
                    {.signal = SIGINT, .signal_when = "inference"});
     CHECK(outcome.code == 130);
@@ -229,8 +229,8 @@ TEST_SUITE("apps/infer") {
 
   TEST_CASE("a disk that is full ends the run with 1, and nothing is left") {
     const pp::test::RunFolder folder;
-    const Outcome outcome =
-        folder.run_limited(/*blocks=*/1, {"infer", "plan.json", "--draw-weights", "-o", "outputs.safetensors"});
+    const Outcome outcome = folder.run_limited(
+        /*blocks=*/1, {"infer", "plan.json", "--random-weights", "-o", "outputs.safetensors"});
     CHECK(outcome.code == 1);
     CHECK(outcome.err.find("outputs.safetensors: cannot be written: File too large") != std::string::npos);
     CHECK(folder.files() == 1);

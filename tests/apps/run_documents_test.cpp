@@ -57,6 +57,18 @@ TEST_SUITE("apps/run_documents") {
             "by --model");
     pp::write_file(folder.path() / "model.json", pp::dump_json(model));
     CHECK(folder.run({"check", "plan.json", "--model", "model.json"}).code == 0);
+    // Weights that it was imported with are part of it.
+    model["version"] = 2;
+    model["weights"] = "weights.safetensors";
+    pp::write_file(folder.path() / "imported.json", pp::dump_json(model));
+    const std::vector<std::string> check{"check", "plan.json", "--model", "imported.json"};
+    refused(
+        folder.run(check),
+        "plan.json: no weights: model \"small\" was imported with its own, in weights.safetensors; give them "
+        "with --initial-weights, or say --random-weights if drawn ones are meant");
+    std::vector<std::string> meant = check;
+    meant.emplace_back("--random-weights");
+    CHECK(folder.run(meant).code == 0);
     const Outcome outcome = folder.run({"plan.json", "--model", "model.json", "--steps", "2", "--no-evaluate"});
     CAPTURE(outcome.err);
     CHECK(outcome.code == 0);
@@ -142,8 +154,10 @@ TEST_SUITE("apps/run_documents") {
     CHECK(stepped["lr_step_size"] == 2);
     CHECK(stepped["lr_factor"] == 0.5);
     CHECK(settings({"--lr-schedule", "rates.txt"})["lr_schedule"] == "rates.txt");
-    refused(folder.run({"plan.json", "--steps", "4", "--lr-schedule", "cosinus"}),
-            "cosinus: cannot be read: No such file or directory");
+    refused(
+        folder.run({"plan.json", "--steps", "4", "--lr-schedule", "cosinus"}),
+        "--lr-schedule: unknown name \"cosinus\"; did you mean cosine? Use one of constant, step, cosine, or "
+        "a file of steps and their rates");
     refused(folder.run({"plan.json", "--steps", "4", "--lr-schedule", "rates.txt", "-o", "rates.txt"}),
             "rates.txt: is read and written; write to another file");
   }
