@@ -613,6 +613,7 @@ class Files(unittest.TestCase):
             self.assertIn("make: 3 layers of 3 operations", done.stderr)
             document = json.loads((place / "model.json").read_text())
             self.assertEqual(document["loss"], {"op": "cross_entropy", "inputs": ["2", "label"]})
+            self.assertEqual((document["weights"], document["version"]), ("weights.safetensors", 2))
             held = weights.decode((place / "weights.safetensors").read_bytes())
             self.assertEqual({name: list(t.shape) for name, t in held.items()},
                              {"0.weight": [6, 4], "0.bias": [6], "2.weight": [3, 6], "2.bias": [3]})
