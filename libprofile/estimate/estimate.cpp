@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -116,7 +117,8 @@ class Estimate {
 
   std::vector<LayerWork> works(std::int64_t size) const {
     return layer_work(model_, splits_,
-                      {.dtype = options_.dtype,
+                      {.kind = device_.kind,
+                       .dtype = options_.dtype,
                        .micro_batch_size = size,
                        .tensor_degree = options_.tensor_degree,
                        .sequence_parallel = options_.sequence_parallel});
@@ -163,15 +165,18 @@ class Estimate {
     for (const Block& block : blocks) {
       Bytes saved;
       for (int l = block.begin; l < block.end; ++l) saved += profile.layers[at(l)].points.back().saved;
-      const Bytes inputs = inputs_of(block, profile);
+      // The first layer that has a backward keeps them, and makes what the layers in front of it do as well.
+      Bytes inputs = inputs_of(block, profile);
+      Seconds forward{};
       for (int l = block.begin; l < block.end; ++l) {
         LayerPoint& point = profile.layers[at(l)].points.back();
+        forward += point.forward.median;
         if (!model_.layers[at(l)].backward) continue;
-        const Seconds forward = point.forward.median;
         point.input_gradient = exactly(point.input_gradient->median + forward);
         point.backward = exactly(point.backward.median + forward);
         point.workspace += saved;
-        point.saved = point.saved_input = l == block.begin ? inputs : Bytes(0);
+        point.saved = point.saved_input = std::exchange(inputs, Bytes(0));
+        forward = {};
       }
     }
   }

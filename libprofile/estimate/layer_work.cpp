@@ -49,6 +49,7 @@ class Accountant {
   Accountant(const ResolvedModel& model, const std::vector<OperationSplit>& splits, const WorkOptions& options)
       : model_(model),
         splits_(splits),
+        kind_(options.kind),
         dtype_(options.dtype),
         size_(static_cast<double>(options.micro_batch_size)),
         residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1) {}
@@ -230,8 +231,11 @@ class Accountant {
     append(work.weight_gradient, weight_gradient_work(size));
     add_reductions(what, outputs, work);
     if (passes || what.trained > 0) add_saved(what, outputs, kind, inside, layer_inputs, work);
-    work.workspace += static_cast<double>(size_of(dtype_)) * inside.moved / 2 + size.in - bytes(what.inputs);
-    largest_gradient_ = std::max(largest_gradient_, size.element * size.trained);
+    work.workspace += element_inside(what) * inside.moved / 2 + size.in - bytes(what.inputs);
+    // Within a graph autograd makes it.
+    const bool alone = !outputs.empty() && std::get<1>(outputs.front().maker) < 0;
+    const bool added = kind.adds_products && alone && (!kind.attention || inside.one_kernel);
+    if (!added) largest_gradient_ = std::max(largest_gradient_, size.element * size.trained);
   }
 
   static void append(std::vector<Work>& all, const std::vector<Work>& some) {
@@ -293,6 +297,11 @@ class Accountant {
            std::get<0>(what.outputs.front().maker) == model_.layer_count();
   }
 
+  /// Bytes: losses are taken in float32 at least.
+  double element_inside(const Operation& what) const {
+    return static_cast<double>(std::max(size_of(dtype_), is_loss(what) ? size_of(DType::float32) : 0));
+  }
+
   void add_reductions(const Operation& what, const std::vector<Tensor>& outputs, LayerWork& work) {
     const auto reduce = [](Reductions& all, double bytes, int calls = 1) {
       all.calls += calls;
@@ -338,7 +347,9 @@ class Accountant {
     for (const Tensor& input : what.inputs) types.push_back(input.type);
     OpInside inside = kind.inside(what.attributes, types);
     const double rows = part * what.inputs.front().rows;
-    for (double* field : {&inside.kept, &inside.kept_bytes, &inside.moved, &inside.flops}) *field *= rows;
+    for (double* field : {&inside.kept, &inside.kept_bytes, &inside.kept_on_cpu, &inside.moved, &inside.flops})
+      *field *= rows;
+    if (kind_ == DeviceKind::cpu) inside.kept += inside.kept_on_cpu;
     return inside;
   }
 
@@ -352,20 +363,20 @@ class Accountant {
       if (own) work.saved_input += bytes(tensor);
     };
     if (kind.keeps == OpWork::Keeps::inputs) std::ranges::for_each(what.inputs, keep);
-    if (kind.keeps == OpWork::Keeps::output) std::ranges::for_each(outputs, keep);
-    const double element = static_cast<double>(size_of(dtype_));
-    work.saved += element * inside.kept + inside.kept_bytes;
+    if (kind.keeps == OpWork::Keeps::output || inside.keeps_output) std::ranges::for_each(outputs, keep);
+    work.saved += element_inside(what) * inside.kept + inside.kept_bytes;
   }
 
   void finish(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs, LayerWork& work) {
     work.output = bytes(outputs);
-    // A gradient of weights is made, then added to the mini-batch's.
+    // A gradient of weights that no product adds is made, then added to the mini-batch's.
     work.workspace += gradients(inputs) + gradients(outputs) + std::exchange(largest_gradient_, 0);
   }
 
   const ResolvedModel& model_;
   const std::vector<OperationSplit>& splits_;
   std::size_t operation_ = 0;  ///< the next of `splits_`
+  DeviceKind kind_;
   DType dtype_;
   double size_;
   double residual_;              ///< share of a member of what lies between blocks

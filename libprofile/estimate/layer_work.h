@@ -26,12 +26,13 @@ struct LayerWork {
   double output = 0;       ///< bytes
   double saved = 0;        ///< kept for backward, each tensor at the first layer that keeps it
   double saved_input = 0;  ///< the part that is the layer's own input
-  /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights, what is made
-  /// inside.
+  /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights but where products
+  /// add it to the mini-batch's, what is made inside.
   double workspace = 0;
 };
 
 struct WorkOptions {
+  DeviceKind kind = DeviceKind::cuda;
   DType dtype = DType::float32;
   std::int64_t micro_batch_size = 1;
   /// Members of a tensor group. More than one divide layers as split_operations() says.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <span>
 
-#include "libprofile/device/memory_meter.h"
 #include "libprofile/measure/batch.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
@@ -15,9 +14,9 @@
 namespace pp::profile {
 namespace {
 
-// Samples of the data set, drawn in ever new orders: as many as these bytes hold, so that they are neither in
-// the caches nor known to the processor's branch prediction.
-constexpr std::int64_t kDataBytes = std::int64_t{1} << 24, kFewestDrawn = 64, kMostDrawn = 4096;
+// Samples of the data set, drawn in ever new orders, and what other stages send: as many as these bytes hold,
+// so that they are neither in the caches nor known to the processor's branch prediction.
+constexpr std::int64_t kDataBytes = std::int64_t{1} << 24, kFewest = 2, kMostDrawn = 4096, kMostSent = 64;
 
 bool is_sent(const TensorSource& source) { return source.kind == TensorSource::Kind::layer; }
 
@@ -29,7 +28,7 @@ std::int64_t samples_of(const ResolvedModel& model, const std::vector<TensorSour
     if (is_floating(type.dtype)) type.dtype = dtype;
     bytes += bytes_of(type).value;
   }
-  return std::clamp(kDataBytes / bytes, kFewestDrawn, kMostDrawn);
+  return std::clamp(kDataBytes / bytes, kFewest, kMostDrawn);
 }
 
 std::int64_t held_bytes(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); }
@@ -51,7 +50,6 @@ BatchSource::BatchSource(const ResolvedModel& model, const model::Segment& segme
       output_gradients_(sizes_.size()),
       boundaries_(sizes_.size()),
       draw_(seed) {
-  const ChargeMemory nobody{MemoryAccount()};
   for (const TensorSource& source : segment_.inputs())
     data_.push_back(is_sent(source) ? at::Tensor() : drawn({source}, samples_).front());
 }
@@ -113,7 +111,6 @@ void BatchSource::match_gradients(model::TensorSpan outputs) {
 }
 
 void BatchSource::vary_boundaries(std::size_t size) {
-  const ChargeMemory nobody{MemoryAccount()};
   const auto arranged = [&](const at::Tensor& tensor) {
     return tensor.to(device_).contiguous(model::memory_format(segment_.format(), tensor.dim()));
   };
@@ -124,7 +121,7 @@ void BatchSource::vary_boundaries(std::size_t size) {
   for (const model::Tensors& gradients : output_gradients_[size]) {
     for (const at::Tensor& gradient : gradients) bytes += held_bytes(gradient);
   }
-  all.blocks = std::clamp(kDataBytes / bytes, std::int64_t{2}, kFewestDrawn);
+  all.blocks = std::clamp(kDataBytes / bytes, kFewest, kMostSent);
   all.inputs.clear();
   for (const TensorSource& source : segment_.inputs())
     all.inputs.push_back(is_sent(source) ? arranged(drawn({source}, all.blocks * sizes_[size]).front())
@@ -166,6 +163,9 @@ std::vector<model::Tensors> BatchSource::gradients(std::size_t size) {
 
 Bytes BatchSource::idle_bytes(std::size_t size) const {
   Bytes sum;
+  for (const at::Tensor& tensor : data_) {
+    if (tensor.defined() && device_.is_cpu()) sum += Bytes(held_bytes(tensor));
+  }
   for (std::size_t other = 0; other < batches_.size(); ++other) {
     for (std::size_t i = 0; i < batches_[other].size(); ++i) {
       if (other != size || data_[i].defined()) sum += Bytes(held_bytes(batches_[other][i]));

@@ -149,7 +149,7 @@ PassBytes ModelRunner::measure_bytes(std::size_t size) {
   {
     OutputProbe outputs(segment_);
     model::Pass pass = forward(batches_.cut(size), &outputs);
-    if (segment_.has_loss()) outputs.bytes.emplace_back(size_of(options_.dtype));
+    if (segment_.has_loss()) outputs.bytes.emplace_back(static_cast<std::int64_t>(pass.loss.nbytes()));
     bytes.outputs = std::move(outputs.bytes);
     if (options_.autocast) output_types_ = std::move(outputs.types);
     bytes.kept = account_.live() - before;

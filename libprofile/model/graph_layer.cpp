@@ -33,6 +33,7 @@ struct Program {
   std::vector<std::size_t> outputs;
   std::vector<bool> shared;  ///< per input of the layer: it is read several times
   bool precise = false;      ///< some node is
+  bool loss = false;         ///< the result stays as a precise node has made it
   std::size_t tensors = 0;
 };
 
@@ -64,7 +65,8 @@ class Runner {
       }
     }
     Tensors outputs;
-    for (const std::size_t number : program_.outputs) outputs.push_back(in_run_type(tensors_[number]));
+    for (const std::size_t number : program_.outputs)
+      outputs.push_back(program_.loss ? tensors_[number] : in_run_type(tensors_[number]));
     return outputs;
   }
 
@@ -223,7 +225,14 @@ BoundLayer bind_graph(const Layer& layer, const ResolvedLayer& resolved) {
 }
 
 BoundLayer bind_loss_graph(const LossSpec& loss, const ResolvedLayer& resolved) {
-  return bound(graph_program(loss.nodes, resolved));
+  std::vector<Layer> nodes = loss.nodes;
+  for (Layer& node : nodes) {
+    if (node.call) node.call->precise = true;
+  }
+  auto program = graph_program(nodes, resolved);
+  program->loss = true;
+  for (Node& node : program->nodes) node.precise |= node.parameters.empty();
+  return bound(std::move(program));
 }
 
 }  // namespace pp::model

@@ -25,19 +25,35 @@ void uniform(at::Tensor& tensor, double bound, const at::Generator& generator) {
   tensor.uniform_(-bound, bound, generator);
 }
 
+/// The attribute of this name; 0 where the op has none.
+template <class T>
+T given(const Start& start, std::string_view name) {
+  const auto found = start.attributes.find(name);
+  return found == start.attributes.end() ? T{} : std::get<T>(found->second);
+}
+
 }  // namespace
 
 void initialise_by_fan_in(at::Tensor& tensor, const Start& start) {
-  uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[0])), start.generator);
+  const double std = given<double>(start, "std");
+  if (std > 0 && start.index > 0) {
+    tensor.zero_();
+  } else if (std > 0) {
+    tensor.normal_(0.0, std, start.generator);
+  } else {
+    uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[0])), start.generator);
+  }
 }
 
-void initialise_normal(at::Tensor& tensor, const Start& start) { tensor.normal_(0.0, 1.0, start.generator); }
+void initialise_normal(at::Tensor& tensor, const Start& start) {
+  const double std = given<double>(start, "std");
+  tensor.normal_(0.0, std > 0 ? std : 1.0, start.generator);
+}
 
 void initialise_zero(at::Tensor& tensor, const Start& /*start*/) { tensor.zero_(); }
 
 void initialise_norm(at::Tensor& tensor, const Start& start) {
-  const double offset = start.attributes.contains("offset") ? number(start.attributes, "offset") : 0.0;
-  tensor.fill_(start.index == 0 ? 1.0 - offset : 0.0);
+  tensor.fill_(start.index == 0 ? 1.0 - given<double>(start, "offset") : 0.0);
 }
 
 void initialise_norm_weights(at::Tensor& tensor, const Start& /*start*/) { tensor.fill_(1.0); }

@@ -44,6 +44,8 @@ OPT = {"vocab_size": TOKENS, "hidden_size": 24, "ffn_dim": 20, "num_hidden_layer
 NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+GPT2 = {"vocab_size": TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 15, "n_inner": 20,
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 
 CASES: dict[str, dict[str, Any]] = {
@@ -67,15 +69,30 @@ CASES: dict[str, dict[str, Any]] = {
     "opt": {"model_type": "opt"} | OPT,
     "opt_post_norm": {"model_type": "opt"} | OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 10,
                                                     "enable_bias": False, "tie_word_embeddings": False},
+    "gpt2_config": {"model_type": "gpt2"} | GPT2,
+    "gpt2_untied": {"model_type": "gpt2"} | GPT2 | {"n_inner": None, "n_ctx": 15, "activation_function": "gelu",
+                                                    "tie_word_embeddings": False, "layer_norm_epsilon": 1e-3},
     "smollm": case("llama", tie_word_embeddings=True, rope_theta=100000.0, num_attention_heads=3, num_key_value_heads=1),
     "smollm3": case("smollm3", num_hidden_layers=4, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=4,
                     pad_token_id=3),
 }
 
 
+GPT2_NAMES = {"attn.c_attn": "attn.qkv_proj", "attn.c_proj": "attn.out_proj", "mlp.c_fc": "mlp.up_proj",
+              "mlp.c_proj": "mlp.down_proj"}
+
+
 def our_name(name: str, model_type: str) -> str:
-    """The published tensors of GPT-NeoX have the name that transformers gave the head before version 5."""
+    """The published tensors of GPT-NeoX have the name that transformers gave the head before version 5. GPT-2's matrices
+    are transposed, and ours have names of their own."""
+    if model_type == "gpt2":
+        for theirs, ours in GPT2_NAMES.items():
+            name = name.replace(theirs, ours)
     return name.replace("lm_head", "embed_out") if model_type == "gpt_neox" else name
+
+
+def as_ours(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    return tensor.T if tensor.dim() == 2 and any(ours in name for ours in GPT2_NAMES.values()) else tensor
 
 
 def in_float64(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -97,13 +114,15 @@ def values(name: str) -> dict[str, Any]:
     parameters = {our_name(theirs, given["model_type"]): p for theirs, p in module.named_parameters()}
     with torch.no_grad():
         for ours, parameter in parameters.items():
-            parameter.copy_(initial(ours, list(parameter.shape)))
+            own = as_ours(parameter, ours) if given["model_type"] == "gpt2" else parameter
+            own.copy_(initial(ours, list(own.shape)))
     tokens, labels = data("tokens", [SEQUENCE], TOKENS), data("label", [SEQUENCE], TOKENS)
     with torch.no_grad():
         outputs = module.eval()(tokens).logits
     loss = F.cross_entropy(module.train()(tokens).logits.flatten(0, -2), labels.flatten())
     loss.backward()
-    probes = {ours: short((p.grad * numbers("gradient." + ours, list(p.shape))).sum()) for ours, p in parameters.items()}
+    gradients = {ours: as_ours(p.grad, ours) if given["model_type"] == "gpt2" else p.grad for ours, p in parameters.items()}
+    probes = {ours: short((g * numbers("gradient." + ours, list(g.shape))).sum()) for ours, g in gradients.items()}
     greedy = module.eval().generate(tokens[:, :PROMPT], attention_mask=torch.ones(SAMPLES, PROMPT, dtype=torch.long),
                                     max_new_tokens=ADDED, min_new_tokens=ADDED, do_sample=False, eos_token_id=None,
                                     bos_token_id=None, pad_token_id=0)

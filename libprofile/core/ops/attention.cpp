@@ -113,7 +113,7 @@ OpInside written_out(double query, double key, double width, double heads, bool 
   const double pairs = heads * query * key;
   const double mask = (causal ? query * key : 0.0) + (dropout > 0 ? pairs : 0.0);
   const double passes = 4 + (causal ? 2 : 0) + (dropout > 0 ? 3 : 0);
-  return {.kept = (3 * query + 2 * key) * width + (dropout > 0 ? 2 : 1) * pairs,
+  return {.kept = 2 * (query + key) * width + (dropout > 0 ? 2 : 1) * pairs,
           .kept_bytes = mask,
           .moved = 2 * (3 * query + 2 * key) * width + passes * pairs,
           .flops = 4.0 * query * key * width + 5.0 * pairs};
@@ -122,7 +122,8 @@ OpInside written_out(double query, double key, double width, double heads, bool 
 /// The same by LibTorch's kernels, which hold no scores: one number for each query and head.
 OpInside by_kernel(double query, double key, double width, double heads, bool causal) {
   const double rows = (3 * query + 2 * key) * width;
-  return {.kept = rows + heads * query,
+  return {.kept = rows,
+          .kept_bytes = kSumOfScores * heads * query,
           .moved = 2 * rows,
           .flops = 4.0 * query * key * width + 5.0 * heads * query * key,
           .one_kernel = true,
@@ -165,7 +166,8 @@ OpInside scaled_dot_product_attention_inside(const Attributes& attributes, std::
   const double flops = infer_attention(attributes, inputs).forward_flops.value;
   const bool causal = boolean(attributes, "causal");
   if (dropout == 0) {
-    return {.kept = elements(inputs[0]) + heads * query,
+    return {.kept_bytes = kSumOfScores * heads * query,
+            .keeps_output = true,
             .flops = flops,
             .one_kernel = true,
             .computed = causal ? kCausalShare : 1};
@@ -209,6 +211,7 @@ std::vector<OpRow> attention_ops() {
                 .kernels = 8,
                 .weight_products = 2,
                 .attention = true,
+                .adds_products = true,
                 .inside = multi_head_attention_inside},
        .infer = infer_multi_head_attention},
       {.name = "cross_attention",

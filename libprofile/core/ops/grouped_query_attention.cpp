@@ -110,7 +110,7 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
   return result;
 }
 
-/// By LibTorch's kernels, which hold no scores: the output and a number for each query and head. With a cap or
+/// By LibTorch's kernels, which hold no scores: the output and a float32 for each query and head. With a cap or
 /// dropout the scores are held: before the cap and behind it, as shares, and what dropout leaves of them.
 OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
   const Sizes sizes = sizes_of(attributes, inputs);
@@ -118,10 +118,12 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
   const double all =
       queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
   const double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes);
-  OpInside inside{.kept = queries * real(sizes.value_width) + queries,
+  const bool one_kernel = number(attributes, "soft_cap") == 0 && number(attributes, "dropout") == 0;
+  OpInside inside{.kept_bytes = one_kernel ? kSumOfScores * queries : 0,
+                  .keeps_output = one_kernel,
                   .moved = all,
                   .flops = flops,
-                  .one_kernel = number(attributes, "soft_cap") == 0 && number(attributes, "dropout") == 0,
+                  .one_kernel = one_kernel,
                   .computed = computed(attributes, sizes)};
   const double scores = queries * rows;
   if (number(attributes, "soft_cap") > 0) {

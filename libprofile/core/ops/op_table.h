@@ -39,10 +39,12 @@ struct OpResult {
 
 /// What happens inside one layer beside its inputs and outputs, per sample.
 struct OpInside {
-  double kept = 0;        ///< elements that backward needs
-  double kept_bytes = 0;  ///< the same of masks and indices
-  double moved = 0;       ///< elements written and read again on the way
-  double flops = 0;       ///< of products that have no weights
+  double kept = 0;            ///< elements that backward needs
+  double kept_bytes = 0;      ///< the same of masks and indices
+  double kept_on_cpu = 0;     ///< elements more that LibTorch's kernels for CPUs keep
+  bool keeps_output = false;  ///< backward needs the output as well: no memory beside what reads it next
+  double moved = 0;           ///< elements written and read again on the way
+  double flops = 0;           ///< of products that have no weights
   /// Attention by one kernel that holds no scores (Dao et al., FlashAttention, NeurIPS 2022), and the share of
   /// `flops` that it computes: blocks of scores that a causal mask hides are left out.
   bool one_kernel = false;
@@ -59,6 +61,8 @@ struct OpWork {
   int weight_products = 1;        ///< those of them that multiply by weights
   bool attention = false;         ///< what `inside` says are products of queries, keys and values
   bool passes_gradients = false;  ///< backward only hands on what it gets
+  /// Products add the weight's gradient to the mini-batch's as they make it; with `attention` by one kernel.
+  bool adds_products = false;
   OpInside (*inside)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
 };
 

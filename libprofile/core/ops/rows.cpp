@@ -41,6 +41,11 @@ AttributeSpec silent(AttributeSpec attribute) {
   return attribute;
 }
 
+AttributeSpec std_attribute() {
+  return silent(
+      number_attribute("std", 0, 0, 100, "initial weights are N(0, std), biases 0; 0: PyTorch's default"));
+}
+
 void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning) {
   throw Error(ErrorKind::data, "input " + std::to_string(position) + " is " +
                                    std::string(name_of(found.dtype)) + " " + to_text(found.shape) +

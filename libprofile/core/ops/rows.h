@@ -30,6 +30,8 @@ AttributeSpec number_attribute(std::string_view name, double value, double min, 
                                std::string_view summary);
 /// Below 1; at 0 nothing is drawn.
 AttributeSpec probability_attribute(std::string_view name, double value, std::string_view summary);
+/// Silent: initial weights by another rule than PyTorch's.
+AttributeSpec std_attribute();
 AttributeSpec flag_attribute(std::string_view name, bool value, std::string_view summary);
 AttributeSpec words_attribute(std::string_view name, std::vector<std::string_view> choices,
                               std::string_view summary);
@@ -54,6 +56,8 @@ void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
 /// Of the pairs of positions that a causal mask lets through, for long sequences.
 inline constexpr double kCausalShare = 0.5;
+/// Bytes that a kernel which holds no scores keeps for each query and head: the logarithm of a sum, in float32.
+inline constexpr double kSumOfScores = 4;
 inline double real(std::int64_t value) { return static_cast<double>(value); }
 /// All dimensions but the last two.
 inline Shape leading(const Shape& shape) { return {shape.begin(), shape.end() - 2}; }

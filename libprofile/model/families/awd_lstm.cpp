@@ -1,6 +1,8 @@
 // AWD-LSTM (Merity et al., Regularizing and optimizing LSTM language models, 2018): weights dropped inside the
 // LSTMs, one mask for all positions between them, whole words dropped in the embedding, which the head shares.
 // Each sample starts from zero states: the state of the previous sample would tie micro-batches to their order.
+#include <cmath>
+
 #include "libprofile/model/families/builder.h"
 
 namespace pp::model {
@@ -17,6 +19,7 @@ ModelGraph build_awd_lstm(GraphBuilder builder, const Arguments& arguments) {
   const std::int64_t layers = arguments.whole("layers"), vocabulary = arguments.whole("vocabulary");
   std::string x = builder.input("tokens", {{sequence}, DType::int64});
   x = builder.embedding("encoder", x, vocabulary, width, arguments.number("embedding_dropout"));
+  builder.last().attributes.emplace("std", 0.1 / std::sqrt(3.0));  // of U(-0.1, 0.1), theirs
   x = add_locked_dropout(builder, "dropout", x, arguments.number("input_dropout"));
   const auto layer = [&](const std::string& name, std::int64_t hidden, std::string_view dropout) {
     const std::string states = builder.add(

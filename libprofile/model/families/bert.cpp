@@ -30,6 +30,7 @@ std::string add_embeddings(GraphBuilder& builder, const Arguments& arguments) {
 ModelGraph build_bert(GraphBuilder builder, const Arguments& arguments) {
   require_heads(arguments);
   const std::int64_t width = arguments.whole("width"), vocabulary = arguments.whole("vocabulary");
+  builder.start_at(0.02);
   std::string x = add_embeddings(builder, arguments);
   const PostNormBlock block{.width = width,
                             .heads = arguments.whole("heads"),

@@ -1,6 +1,9 @@
 #include "libprofile/model/families/builder.h"
 
+#include <algorithm>
+
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/op_table.h"
 
 namespace pp::model {
 
@@ -25,6 +28,10 @@ std::string GraphBuilder::input(std::string name, TensorType type) {
 
 std::string GraphBuilder::add(std::string name, std::string op, std::vector<std::string> inputs,
                               Attributes attributes) {
+  const OpRow* row = find_op(op);
+  if (std_ > 0 && row != nullptr &&
+      std::ranges::find(row->attributes, "std", &AttributeSpec::name) != row->attributes.end())
+    attributes.emplace("std", std_);
   graph_.layers.push_back({name, std::move(op), std::move(inputs), std::move(attributes), {}});
   return name;
 }

@@ -49,6 +49,9 @@ class GraphBuilder {
   /// `name`: of the model.
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
+  /// Embeddings and linear layers that are added from here on start at N(0, std).
+  void start_at(double std) { std_ = std; }
+
   std::string input(std::string name, TensorType type);
   std::string add(std::string name, std::string op, std::vector<std::string> inputs,
                   Attributes attributes = {});
@@ -73,6 +76,7 @@ class GraphBuilder {
 
  private:
   ModelGraph graph_;
+  double std_ = 0;  ///< 0: PyTorch's defaults
 };
 
 using Build = ModelGraph (*)(GraphBuilder builder, const Arguments& arguments);

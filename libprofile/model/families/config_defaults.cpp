@@ -21,11 +21,11 @@ constexpr std::array kDefaults{
     ConfigDefaults{.type = "phi3", .padding = 32000, .eps = 1e-5},
     ConfigDefaults{.type = "gpt_neox", .eps = 1e-5},
     ConfigDefaults{.type = "opt", .tied = true, .padding = 1, .eps = 1e-5},
+    ConfigDefaults{.type = "gpt2", .tied = true, .eps = 1e-5},
     ConfigDefaults{.type = "smollm3", .tied = true, .padding = 128004, .groups = 4, .rope_base = 2e6},
 };
 
-constexpr std::array kNeutral{"architectures"sv,
-                              "model_type"sv,
+constexpr std::array kNeutral{"model_type"sv,
                               "transformers_version"sv,
                               "_name_or_path"sv,
                               "torch_dtype"sv,

@@ -1,5 +1,6 @@
 #include "libprofile/model/families/decoder.h"
 
+#include <cmath>
 #include <utility>
 
 namespace pp::model {
@@ -8,7 +9,9 @@ namespace {
 /// Adds the layers of one decoder, from the tokens to the logits.
 class DecoderBuilder {
  public:
-  DecoderBuilder(GraphBuilder& builder, const Decoder& decoder) : builder_(builder), d_(decoder) {}
+  DecoderBuilder(GraphBuilder& builder, const Decoder& decoder) : builder_(builder), d_(decoder) {
+    builder_.start_at(d_.std);
+  }
 
   std::string embedded(const std::string& tokens) {
     const std::int64_t width = d_.embedding_width > 0 ? d_.embedding_width : d_.width;
@@ -80,14 +83,23 @@ class DecoderBuilder {
     if (block.window > 0) attributes.insert_or_assign("sliding_window", block.window);
     if (!block.rotates) attributes.insert_or_assign("rotary_dim", std::int64_t{0});
     std::string y = builder_.add(name, "grouped_query_attention", inputs, std::move(attributes));
-    y = builder_.linear(inside + names.out, y, d_.width, d_.out_bias);
+    y = to_residual(inside + names.out, y, d_.out_bias);
     return builder_.dropout(prefix_ + "dropout1", y, d_.residual_dropout);
+  }
+
+  /// The projection whose result is added to the block's input.
+  std::string to_residual(const std::string& name, const std::string& x, bool bias) {
+    const std::string y = builder_.linear(name, x, d_.width, bias);
+    if (d_.scaled_residuals)
+      builder_.last().attributes.insert_or_assign(
+          "std", d_.std / std::sqrt(2.0 * static_cast<double>(d_.blocks.size())));
+    return y;
   }
 
   std::string perceptron(const std::string& x) {
     const DecoderNames& names = d_.names;
     std::string y = d_.gated ? gated(x) : plain(x);
-    y = builder_.linear(prefix_ + names.down, y, d_.width, d_.up_bias);
+    y = to_residual(prefix_ + names.down, y, d_.up_bias);
     return builder_.dropout(prefix_ + "dropout2", y, d_.residual_dropout);
   }
 

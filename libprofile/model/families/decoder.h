@@ -58,12 +58,15 @@ struct Decoder {
   std::int64_t padding = -1;         ///< token whose embedding gets no gradient; -1: none
   double residual_dropout = 0;       ///< on what attention and perceptron add
   double embedding_dropout = 0;
+  double std = 0.02;  ///< of the initial weights
+  /// What a block adds to its input starts at std / sqrt(2 layers): Radford et al., 2019, sec. 2.3.
+  bool scaled_residuals = false;
   bool tied = false;  ///< the head has the embedding's weights
 };
 
 /// What a family is by itself: names, norms, activation, positions; sizes are left to be filled in. `family`:
-/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, smollm, smollm3. Throws pp::Error (internal) for
-/// others.
+/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, gpt2, smollm, smollm3. Throws pp::Error
+/// (internal) for others.
 Decoder decoder_of_family(std::string_view family);
 
 /// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens.

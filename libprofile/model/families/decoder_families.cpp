@@ -66,6 +66,28 @@ void as_opt(Decoder& decoder) {
                    .head = "lm_head"};
 }
 
+// Radford et al., Language models are unsupervised multitask learners, 2019, as Hugging Face publishes it. Its
+// matrices lie there transposed: ours have other names, so that no file of theirs is taken for one of ours.
+void as_gpt2(Decoder& decoder) {
+  decoder.layer_norm = decoder.packed = decoder.scaled_residuals = true;
+  decoder.gated = false;
+  decoder.activation = "gelu_tanh";
+  decoder.query_bias = decoder.out_bias = decoder.up_bias = true;
+  decoder.names = {.embedding = "transformer.wte",
+                   .positions = "transformer.wpe",
+                   .blocks = "transformer.h",
+                   .norm1 = "ln_1",
+                   .norm2 = "ln_2",
+                   .attention = "attn",
+                   .packed = "qkv_proj",
+                   .out = "out_proj",
+                   .up = "mlp.up_proj",
+                   .down = "mlp.down_proj",
+                   .activation = "mlp.act",
+                   .norm = "transformer.ln_f",
+                   .head = "lm_head"};
+}
+
 }  // namespace
 
 Decoder decoder_of_family(std::string_view family) {
@@ -86,6 +108,8 @@ Decoder decoder_of_family(std::string_view family) {
     as_gpt_neox(decoder);
   } else if (family == "opt") {
     as_opt(decoder);
+  } else if (family == "gpt2") {
+    as_gpt2(decoder);
   } else {
     throw Error(ErrorKind::internal, "no decoder family is named \"" + std::string(family) + "\"");
   }

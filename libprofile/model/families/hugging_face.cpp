@@ -81,9 +81,12 @@ class ConfigBuilder {
         decoder_(decoder_of_family(defaults.type)) {}
 
   Decoder build() {
+    check_architecture();
     read_sizes();
     if (is("opt")) {
       read_opt();
+    } else if (is("gpt2")) {
+      read_gpt2();
     } else {
       read_rotary();
     }
@@ -94,7 +97,9 @@ class ConfigBuilder {
     read_biases();
     decoder_.tied = config_.boolean_or("tie_word_embeddings", defaults_.tied);
     read_padding();
-    if (const double p = config_.number_or("attention_dropout", 0, {0, 0.99}); p > 0)
+    decoder_.std = config_.number_or(is("opt") ? "init_std" : "initializer_range", decoder_.std, {1e-6, 100});
+    const double usual = is("gpt2") ? 0.1 : 0;
+    if (const double p = config_.number_or(named("attention_dropout", "attn_pdrop"), usual, {0, 0.99}); p > 0)
       decoder_.attention.emplace("dropout", p);
     for (const std::string_view key :
          {"is_encoder_decoder"sv, "add_cross_attention"sv, "rope_interleaved"sv, "use_mrope"sv})
@@ -106,39 +111,61 @@ class ConfigBuilder {
 
  private:
   bool is(std::string_view type) const { return defaults_.type == type; }
+  /// GPT-2 has names of its own.
+  std::string_view named(std::string_view usual, std::string_view of_gpt2) const {
+    return is("gpt2") ? of_gpt2 : usual;
+  }
+
+  /// Classifiers, reward and embedding models have another head, or none.
+  void check_architecture() {
+    if (!config_.given("architectures")) return;
+    for (const std::string& name : config_.texts("architectures")) {
+      if (name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel")) continue;
+      config_.fail("architectures",
+                   "\"" + name +
+                       "\" is no language model, and only these are built; bring the module in "
+                       "by scripts/import-torch, or leave the key out to train a language model "
+                       "of this shape");
+    }
+  }
 
   void read_sizes() {
     constexpr IntegerRange kWidths{1, kMostWidth};
     decoder_.vocabulary = config_.integer("vocab_size", kWidths);
-    decoder_.width = config_.integer("hidden_size", kWidths);
-    decoder_.hidden = config_.integer(is("opt") ? "ffn_dim" : "intermediate_size", kWidths);
+    decoder_.width = config_.integer(named("hidden_size", "n_embd"), kWidths);
+    decoder_.hidden = is("gpt2") ? config_.integer_or("n_inner", 4 * decoder_.width, kWidths)
+                                 : config_.integer(is("opt") ? "ffn_dim" : "intermediate_size", kWidths);
     if (is("phi3") && decoder_.hidden > kMostWidth / 2)
       config_.fail("intermediate_size", "must be at most " + std::to_string(kMostWidth / 2));
-    blocks_ = config_.integer("num_hidden_layers", {1, kMostBlocks});
+    const std::string_view count = named("num_hidden_layers", "n_layer");
+    blocks_ = config_.integer(count, {1, kMostBlocks});
     const std::int64_t blocks = arguments_.layers.value_or(blocks_);
     if (blocks > blocks_) {
-      throw Error(ErrorKind::usage, "layers=" + std::to_string(blocks) + " is above num_hidden_layers, " +
-                                        std::to_string(blocks_));
+      throw Error(ErrorKind::usage, "layers=" + std::to_string(blocks) + " is above " + std::string(count) +
+                                        ", " + std::to_string(blocks_));
     }
     decoder_.blocks.resize(static_cast<std::size_t>(blocks));
     read_heads();
-    positions_ = config_.integer("max_position_embeddings", {1, std::int64_t{1} << 30});
+    positions_ = config_.integer(named("max_position_embeddings", "n_positions"), {1, std::int64_t{1} << 30});
     decoder_.sequence = arguments_.sequence.value_or(std::min<std::int64_t>(positions_, 2048));
-    decoder_.eps = config_.number_or(is("gpt_neox") ? "layer_norm_eps" : "rms_norm_eps", defaults_.eps, {0, 1});
+    decoder_.eps = config_.number_or(
+        is("gpt_neox") ? "layer_norm_eps" : named("rms_norm_eps", "layer_norm_epsilon"), defaults_.eps, {0, 1});
     if (decoder_.attention.contains("norms")) decoder_.attention.emplace("norm_eps", decoder_.eps);
     decoder_.activation = activation_of(config_,
-                                        is("opt")      ? "activation_function"
-                                        : is("gemma2") ? "hidden_activation"
-                                                       : "hidden_act",
+                                        is("opt") || is("gpt2") ? "activation_function"
+                                        : is("gemma2")          ? "hidden_activation"
+                                                                : "hidden_act",
                                         is("gemma2")     ? "gelu_pytorch_tanh"
+                                        : is("gpt2")     ? "gelu_new"
                                         : is("gpt_neox") ? "gelu"
                                         : is("opt")      ? "relu"
                                                          : "silu");
   }
 
   void read_heads() {
-    decoder_.heads = config_.integer("num_attention_heads", {1, kMostWidth});
-    const bool grouped = !is("opt") && !is("gpt_neox");
+    const std::string_view count = named("num_attention_heads", "n_head");
+    decoder_.heads = config_.integer(count, {1, kMostWidth});
+    const bool grouped = !is("opt") && !is("gpt_neox") && !is("gpt2");
     const std::int64_t groups = defaults_.groups > 0 ? defaults_.groups : decoder_.heads;
     // A null is as many as heads, also where the class has a number of its own.
     decoder_.groups =
@@ -153,16 +180,16 @@ class ConfigBuilder {
     }
     std::int64_t width = grouped ? config_.integer_or("head_dim", defaults_.head_width, {1, kMostWidth}) : 0;
     if (width == 0 && decoder_.width % decoder_.heads != 0 && (!grouped || is("phi3"))) {
-      config_.fail("num_attention_heads", std::to_string(decoder_.heads) + " must divide hidden_size, " +
-                                              std::to_string(decoder_.width));
+      config_.fail(count, std::to_string(decoder_.heads) + " must divide " +
+                              std::string(named("hidden_size", "n_embd")) + ", " +
+                              std::to_string(decoder_.width));
     }
     if (width == 0) width = std::max<std::int64_t>(1, decoder_.width / decoder_.heads);
     decoder_.head_width = width;
     const std::int64_t packed = decoder_.packed ? decoder_.heads + 2 * decoder_.groups : decoder_.heads;
     if (packed > kMostWidth / width) {
-      config_.fail("num_attention_heads", std::to_string(decoder_.heads) + " heads of " +
-                                              std::to_string(width) + " make projections wider than " +
-                                              std::to_string(kMostWidth));
+      config_.fail(count, std::to_string(decoder_.heads) + " heads of " + std::to_string(width) +
+                              " make projections wider than " + std::to_string(kMostWidth));
     }
   }
 
@@ -220,13 +247,35 @@ class ConfigBuilder {
     config_.pass_over(kUnread);
   }
 
-  void read_opt() {
+  /// Learned positions.
+  void read_table() {
     if (decoder_.sequence > positions_) {
-      throw Error(ErrorKind::usage, "sequence=" + std::to_string(decoder_.sequence) +
-                                        " is above max_position_embeddings, " + std::to_string(positions_) +
-                                        ", the rows of its table");
+      throw Error(ErrorKind::usage, "sequence=" + std::to_string(decoder_.sequence) + " is above " +
+                                        std::string(named("max_position_embeddings", "n_positions")) + ", " +
+                                        std::to_string(positions_) + ", the rows of its table");
     }
     decoder_.position_rows = positions_ + decoder_.position_offset;
+  }
+
+  void read_gpt2() {
+    read_table();
+    decoder_.residual_dropout = config_.number_or("resid_pdrop", 0.1, {0, 0.99});
+    decoder_.embedding_dropout = config_.number_or("embd_pdrop", 0.1, {0, 0.99});
+    config_.require("scale_attn_weights", true);
+    config_.require("scale_attn_by_inverse_layer_idx", false);
+    config_.require("reorder_and_upcast_attn", false);
+    static constexpr std::array kUnread{"n_ctx"sv,
+                                        "summary_type"sv,
+                                        "summary_use_proj"sv,
+                                        "summary_activation"sv,
+                                        "summary_proj_to_labels"sv,
+                                        "summary_proj_to_logits"sv,
+                                        "summary_first_dropout"sv};
+    config_.pass_over(kUnread);
+  }
+
+  void read_opt() {
+    read_table();
     const std::int64_t embedding = config_.integer_or("word_embed_proj_dim", decoder_.width, {1, kMostWidth});
     if (embedding != decoder_.width) decoder_.embedding_width = embedding;
     const bool before = config_.boolean_or("do_layer_norm_before", true);
@@ -242,7 +291,7 @@ class ConfigBuilder {
   }
 
   void read_windows() {
-    if (is("llama") || is("gpt_neox") || is("opt")) return;
+    if (is("llama") || is("gpt_neox") || is("opt") || is("gpt2")) return;
     const bool switched = is("qwen2") || is("qwen3") || is("smollm3");
     const bool on = !switched || config_.boolean_or("use_sliding_window", false);
     const std::int64_t window =
@@ -287,7 +336,7 @@ class ConfigBuilder {
   /// The row of the embedding that transformers gives no gradient; it counts from the end where it is negative.
   void read_padding() {
     const std::int64_t most = decoder_.vocabulary - 1;
-    if (is("gpt_neox")) {
+    if (is("gpt_neox") || is("gpt2")) {
       config_.mentioned("pad_token_id");
       return;
     }

@@ -88,14 +88,20 @@ ModelGraph build_t5(GraphBuilder builder, const Arguments& arguments) {
   const std::string source = builder.input("source", {{arguments.whole("source")}, DType::int64});
   const std::string target = builder.input("target", {{arguments.whole("target")}, DType::int64});
 
-  std::string memory = builder.embedding("encoder.embedding", source, vocabulary, width);
+  // Theirs are N(0, 1): with shared weights each token would begin by expecting itself.
+  const auto embedded = [&](const char* name, const std::string& tokens) {
+    const std::string x = builder.embedding(name, tokens, vocabulary, width);
+    builder.last().attributes.emplace("std", 1.0 / std::sqrt(static_cast<double>(width)));
+    return x;
+  };
+  std::string memory = embedded("encoder.embedding", source);
   Stack encoder(builder, arguments, "encoder", source, false);
   memory = encoder.dropout("dropout", memory);
   for (std::int64_t i = 0; i < layers; ++i)
     memory = encoder.perceptron(block_name(i), encoder.self_attention(block_name(i), memory));
   memory = encoder.end(memory);
 
-  std::string x = builder.embedding("decoder.embedding", target, vocabulary, width);
+  std::string x = embedded("decoder.embedding", target);
   builder.share_weights("encoder.embedding", tied);
   Stack decoder(builder, arguments, "decoder", target, true);
   x = decoder.dropout("dropout", x);

@@ -30,6 +30,7 @@ ModelGraph build_decoder(GraphBuilder builder, const Arguments& arguments, Gelu 
   const std::int64_t vocabulary = arguments.whole("vocabulary");
   const std::int64_t sequence = arguments.whole("sequence");
   require_heads(arguments);
+  builder.start_at(0.02);
   std::string x = builder.input("tokens", {{sequence}, DType::int64});
   x = builder.embedding("token_embedding", x, vocabulary, width);
   x = builder.add("position_embedding", "position_embedding", {x});

@@ -63,9 +63,9 @@ struct Start {
 /// Fills a float32 tensor of the parameter's shape.
 using Initialise = void (*)(at::Tensor& tensor, const Start& start);
 /// U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and bias; fan_in is what one output of the first parameter
-/// reads.
+/// reads. With an attribute `std` above 0: N(0, std), and biases 0.
 void initialise_by_fan_in(at::Tensor& tensor, const Start& start);
-/// N(0, 1)
+/// N(0, 1), or N(0, std) with that attribute above 0
 void initialise_normal(at::Tensor& tensor, const Start& start);
 /// 0
 void initialise_zero(at::Tensor& tensor, const Start& start);

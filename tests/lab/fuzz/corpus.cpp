@@ -156,6 +156,9 @@ std::vector<Json> config_corpus() {
   add("opt", R"("ffn_dim": 12, "word_embed_proj_dim": 6, "do_layer_norm_before": false, "dropout": 0.1)");
   add("smollm3", R"("intermediate_size": 12, "num_key_value_heads": 2, "no_rope_layers": [1, 0, 1],
     "pad_token_id": 3)");
+  configs.push_back(
+      parse_json(R"({"model_type": "gpt2", "vocab_size": 19, "n_embd": 8, "n_layer": 3, "n_head": 2,
+    "n_positions": 64, "n_inner": null, "resid_pdrop": 0.1, "initializer_range": 0.05})"));
   return configs;
 }
 

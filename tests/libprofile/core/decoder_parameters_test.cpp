@@ -56,6 +56,18 @@ TEST_SUITE("libprofile/model/decoder_parameters") {
       "rope_type": "llama3"}})") == 405'853'388'800);
   }
 
+  TEST_CASE("GPT-2") {
+    // openai-community/gpt2, all of its keys
+    CHECK(parameters(
+              R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+      "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+      "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+      "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "summary_first_dropout": 0.1,
+      "summary_proj_to_logits": true, "summary_type": "cls_index", "summary_use_proj": true,
+      "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}},
+      "vocab_size": 50257})") == 124'439'808);
+  }
+
   TEST_CASE("its successors by others") {
     // mistralai/Mistral-7B-v0.1
     CHECK(parameters(

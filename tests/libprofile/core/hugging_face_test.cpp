@@ -88,6 +88,40 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK((built == build_hugging_face(config)));
   }
 
+  TEST_CASE("a model that is no language model is refused, whatever its type") {
+    for (const char* name : {"LlamaForCausalLM", "GPT2LMHeadModel"})
+      CHECK(refusal(changed(llama(), {{"architectures", {name}}})) == "no error");
+    CHECK(refusal(changed(llama(), {{"architectures", nullptr}})) == "no error");
+    CHECK(refusal(changed(llama(), {{"architectures", {"LlamaForSequenceClassification"}}})) ==
+          "[data] /architectures: \"LlamaForSequenceClassification\" is no language model, and only these are "
+          "built; "
+          "bring the module in by scripts/import-torch, or leave the key out to train a language model of this "
+          "shape");
+    for (const char* name :
+         {"MistralModel", "LlamaForTokenClassification", "GPT2DoubleHeadsModel", "Qwen2RewardModel"})
+      CHECK(refusal(changed(llama(), {{"architectures", {name}}}))
+                .starts_with("[data] /architectures: \"" + std::string(name)));
+  }
+
+  TEST_CASE("weights start as widely as the configuration says") {
+    const auto spread = [](const Json& config, const char* name) {
+      return number(layer(build_hugging_face(config), name).attributes, "std");
+    };
+    CHECK(spread(llama(), "model.embed_tokens") == 0.02);
+    const Json wide = changed(llama(), {{"initializer_range", 0.1}});
+    CHECK(spread(wide, "model.embed_tokens") == 0.1);
+    CHECK(spread(wide, "lm_head") == 0.1);
+    CHECK(refusal(changed(llama(), {{"initializer_range", 0}})).starts_with("[data] /initializer_range: "));
+    // GPT-2: what is added to the residual starts at 0.02 / sqrt(2 layers).
+    const Json gpt2{{"model_type", "gpt2"}, {"vocab_size", 19}, {"n_embd", 8},
+                    {"n_layer", 8},         {"n_head", 2},      {"n_positions", 6}};
+    CHECK(spread(gpt2, "transformer.h.7.mlp.up_proj") == 0.02);
+    CHECK(spread(gpt2, "transformer.h.7.mlp.down_proj") == 0.005);
+    CHECK(refusal(gpt2, "sequence=7") == "[usage] sequence=7 is above n_positions, 6, the rows of its table");
+    CHECK(refusal(changed(gpt2, {{"scale_attn_by_inverse_layer_idx", true}})) ==
+          "[data] /scale_attn_by_inverse_layer_idx: must be false; gpt2 is built only so");
+  }
+
   TEST_CASE("rotary positions: theta, its scalings, parts of a head, in both generations of keys") {
     CHECK(rotary(build_hugging_face(changed(llama(), {{"rope_theta", 500}})), "rotary_base") == 500);
     const Json yarn{{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
@@ -163,7 +197,7 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK(refusal(changed(llama(), {{"model_type", "bert"}}))
               .starts_with("[data] /model_type: \"bert\" is not built; use one of llama, mistral, qwen2, "
                            "qwen3, gemma2, phi3, gpt_neox, "
-                           "opt, smollm3, or bring"));
+                           "opt, gpt2, smollm3, or bring"));
     CHECK(refusal(changed(llama(), {{"attn_temperature", 2}})) ==
           "[data] /attn_temperature: is not a key that llama is built by; remove it if it changes nothing of "
           "what the "

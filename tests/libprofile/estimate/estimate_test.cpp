@@ -84,8 +84,8 @@ TEST_SUITE("libprofile/estimate/layers") {
     CHECK(sum(found[1].input_gradient).products == 28);
     CHECK(sum(found[1].input_gradient).bytes == 4 * (2 * 2 + 8 + 2 * 3));
     CHECK(found[1].output == 4 * 2 * 2);
-    // The gradients of the output and, before it is added to the mini-batch's, of all 15 weights.
-    CHECK(found[0].workspace == 4 * (2 * 3 + 15));
+    // The gradient of the output; the product adds that of the weights to the mini-batch's.
+    CHECK(found[0].workspace == 4 * 2 * 3);
   }
 
   TEST_CASE("in front of what is trained nothing is kept and no backward runs; biases alone need no product") {
@@ -133,14 +133,15 @@ TEST_SUITE("libprofile/estimate/layers") {
   }
 
   TEST_CASE("attention with dropout keeps its shares, its projections and its masks") {
-    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 + 2 projections of 32 each, 2 8 8 shares
-    // before and behind dropout; a byte for each of these, and in the causal mask for each pair of positions.
+    // 8 positions of width 4 in 2 heads, one sample: input 32, 3 projections and the mixture, 32 each, 2 8 8
+    // shares before and behind dropout; a byte for each of these, and in the causal mask for each pair of
+    // positions.
     const auto found =
         works(chain({layer("a", "multi_head_attention",
                            {{"num_heads", std::int64_t{2}}, {"causal", true}, {"dropout", 0.5}})},
                     {{8, 4}}),
               1, DType::bfloat16);
-    CHECK(found[0].saved == 2 * (32 + 5 * 32 + 2 * 128) + 128 + 64);
+    CHECK(found[0].saved == 2 * (32 + 4 * 32 + 2 * 128) + 128 + 64);
     CHECK(found[0].saved_input == 2 * 32);
   }
 
@@ -325,6 +326,27 @@ TEST_SUITE("libprofile/estimate") {
         CHECK(again.layers[l].points[0].workspace == plain.layers[l].points[0].workspace + before);
     }
     CHECK(again.context.at("checkpoint") == "blocks");
+  }
+
+  TEST_CASE("a checkpointed block keeps its inputs behind frozen layers too, whose forward it repeats") {
+    ModelGraph graph =
+        model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=0");
+    for (Layer& layer : graph.layers)
+      layer.frozen.all = layer.name.ends_with("embedding") || layer.name == "block0.norm1";
+    EstimateOptions options{.micro_batch_sizes = {2}};
+    const Profile plain = estimate_profile(graph, plain_device(), options);
+    options.checkpoint = true;
+    const Profile again = estimate_profile(graph, plain_device(), options);
+    Bytes kept;
+    Seconds forward, more;
+    for (std::size_t l = 0; l < graph.layers.size(); ++l) {
+      if (!graph.layers[l].name.starts_with("block0.")) continue;
+      kept += again.layers[l].points[0].saved;
+      forward += plain.layers[l].points[0].forward.median;
+      more += again.layers[l].points[0].backward.median - plain.layers[l].points[0].backward.median;
+    }
+    CHECK(kept == Bytes(4 * 2 * 32 * 64));
+    CHECK(more.count() == doctest::Approx(forward.count()));
   }
 
   TEST_CASE("blocks are numbered parts of names with others behind them") {

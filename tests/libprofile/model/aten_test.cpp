@@ -1,6 +1,7 @@
 // Calls of LibTorch as layers: what they compute, and which are refused before anything runs.
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -136,6 +137,24 @@ TEST_SUITE("libprofile/model/aten") {
     CHECK(to_json(*island.graph.layers[0].nodes[0].call)["precision"] == "float32");
     CHECK_FALSE(to_json(*plain.graph.layers[0].nodes[0].call).contains("precision"));
     CHECK_THROWS_WITH_AS(model(R"(, "precision": "float64")"), doctest::Contains("/precision: must be"), Error);
+  }
+
+  TEST_CASE("a loss of calls is float32 in a bfloat16 run") {
+    const ResolvedModel model = resolve(parse_model(R"({ "format": "pp.model", "version": 1, "name": "calls",
+        "inputs": [{ "name": "x", "shape": [50] }], "targets": [{ "name": "y", "dtype": "int64", "shape": [] }],
+        "layers": [{ "name": "scale", "op": "scale", "inputs": ["x"], "attributes": { "factor": 2.0 } }],
+        "outputs": ["scale"],
+        "loss": { "op": "graph", "inputs": ["scale", "y"], "outputs": ["more"], "nodes": [
+          { "name": "ce", "op": "aten", "inputs": ["scale", "y"], "call": { "target": "aten::cross_entropy_loss",
+            "arguments": { "self": { "input": 0 }, "target": { "input": 1 } }, "outputs": [{ "shape": [], "rows": 0 }] } },
+          { "name": "more", "op": "aten", "inputs": ["ce"], "call": { "target": "aten::add.Scalar",
+            "arguments": { "self": { "input": 0 }, "other": 0.0009765625 }, "outputs": [{ "shape": [], "rows": 0 }] } }] } })"));
+    const at::Tensor x = at::rand({3, 50}).mul(9).to(at::kBFloat16), y = at::arange(3);
+    model::LayerContext context;
+    context.dtype = at::kBFloat16;
+    const at::Tensor loss = model::bind_loss(model).forward(std::vector{x, y}, {}, context)[0];
+    CHECK((loss.scalar_type() == at::kFloat));
+    CHECK(loss.equal(at::cross_entropy_loss(x.to(at::kFloat), y).add(0.0009765625)));
   }
 
   TEST_CASE("constants and parameters enter by name, types follow the run") {

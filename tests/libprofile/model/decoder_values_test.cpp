@@ -2,6 +2,7 @@
 // (tests/data/families, written by tests/scripts/make_decoder_values.py, which says what a file has), relative
 // to the largest logit, the loss, a gradient's size.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +11,7 @@
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "tests/libprofile/model/family_values.h"
+#include "tests/libprofile/model/harness.h"
 #include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
@@ -19,11 +21,25 @@ using namespace pp;
 
 namespace {
 
-constexpr const char* kCases[] = {
-    "llama",        "llama_llama3", "llama_yarn",          "llama_linear", "mistral",
-    "qwen2",        "qwen3",        "qwen3_yarn",          "gemma2",       "phi3",
-    "phi3_partial", "gpt_neox",     "gpt_neox_sequential", "opt",          "opt_post_norm",
-    "smollm",       "smollm3"};
+constexpr const char* kCases[] = {"llama",
+                                  "llama_llama3",
+                                  "llama_yarn",
+                                  "llama_linear",
+                                  "mistral",
+                                  "qwen2",
+                                  "qwen3",
+                                  "qwen3_yarn",
+                                  "gemma2",
+                                  "phi3",
+                                  "phi3_partial",
+                                  "gpt_neox",
+                                  "gpt_neox_sequential",
+                                  "opt",
+                                  "opt_post_norm",
+                                  "gpt2_config",
+                                  "gpt2_untied",
+                                  "smollm",
+                                  "smollm3"};
 
 Json document_of(const std::string& name) {
   return parse_json(read_file(pp::test::test_data("families/" + name + ".json")));
@@ -52,8 +68,21 @@ TEST_SUITE("libprofile/model/decoder_values") {
     for (const char* name : kCases) check_case(name, DType::float32, 2e-5);
   }
 
-  TEST_CASE("what transformers 5 writes of a configuration is the same model") {
+  TEST_CASE("each begins near the loss of one who knows nothing, tied and not") {
     for (const char* name : kCases) {
+      CAPTURE(name);
+      Json config = document_of(name)["config"];
+      config["vocab_size"] = 16384;
+      for (const bool tied : {false, true}) {
+        config["tie_word_embeddings"] = tied;
+        CHECK(model::test::initial_loss(model::build_hugging_face(config, "sequence=12")) ==
+              doctest::Approx(std::log(16384.0)).epsilon(0.05));
+      }
+    }
+  }
+
+  TEST_CASE("what transformers 5 writes of a configuration is the same model") {
+    for (const std::string name : kCases) {
       CAPTURE(name);
       const Json document = document_of(name);
       const std::string arguments = document["arguments"].get<std::string>();

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/model/index_limit.h"
 #include "libprofile/device/threads.h"
 
 namespace pp::model::test {
@@ -140,13 +140,9 @@ void backward(const Job& job, std::vector<Stage>& stages, std::size_t m, Halves 
 }
 
 /// Values for an integer tensor: what embeddings have rows for, at most 5, below every count of classes here.
-std::int64_t rows_of(const ResolvedModel& model, const std::string& tensor) {
-  std::int64_t rows = 5;
-  for (const Layer& layer : model.graph.layers) {
-    if (layer.op == "embedding" && layer.inputs.front() == tensor)
-      rows = std::min(rows, integer(layer.attributes, "num_embeddings"));
-  }
-  return rows;
+std::int64_t rows_of(const Job& job, const TensorSource& source) {
+  const std::int64_t limit = index_limit(*job.model, source);
+  return limit == 0 ? job.most_rows : std::min(job.most_rows, limit);
 }
 
 std::string compare(const std::string& what, const at::Tensor& a, const at::Tensor& b) {
@@ -160,18 +156,27 @@ std::string compare(const std::string& what, const at::Tensor& a, const at::Tens
 std::vector<at::Tensor> data_of(const Job& job, std::size_t index) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(1000 + index);
   std::vector<at::Tensor> tensors;
-  const auto draw = [&](const DataTensor& spec) {
+  const auto draw = [&](const DataTensor& spec, const TensorSource& source) {
     std::vector<std::int64_t> sizes{job.micro_batches[index]};
     sizes.insert(sizes.end(), spec.type.shape.begin(), spec.type.shape.end());
     if (is_floating(spec.type.dtype)) {
       tensors.push_back(at::empty(sizes, at::kDouble).normal_(0, 1, generator).to(scalar_type(job.dtype)));
     } else {
-      tensors.push_back(at::empty(sizes, at::kLong).random_(0, rows_of(*job.model, spec.name), generator));
+      tensors.push_back(at::empty(sizes, at::kLong).random_(0, rows_of(job, source), generator));
     }
   };
-  for (const DataTensor& input : job.model->graph.inputs) draw(input);
-  for (const DataTensor& target : job.model->graph.targets) draw(target);
+  const ModelGraph& graph = job.model->graph;
+  for (int i = 0; i < static_cast<int>(graph.inputs.size()); ++i)
+    draw(graph.inputs[static_cast<std::size_t>(i)], {Kind::input, i});
+  for (int i = 0; i < static_cast<int>(graph.targets.size()); ++i)
+    draw(graph.targets[static_cast<std::size_t>(i)], {Kind::target, i});
   return tensors;
+}
+
+double initial_loss(const ModelGraph& graph) {
+  const ResolvedModel model = resolve(graph);
+  const Job job{.model = &model, .micro_batches = {4}, .most_rows = std::int64_t{1} << 40};
+  return run_stages(job, cut_at(model, {})).losses.at(0).item<double>();
 }
 
 Outcome run_plain(const Job& job) {

@@ -18,6 +18,7 @@ struct Job {
   const ResolvedModel* model;
   DType dtype = DType::float32;
   std::vector<std::int64_t> micro_batches{3, 3, 2};  ///< samples of each
+  std::int64_t most_rows = 5;                        ///< integers of the data are below this
   RandomKey key{.seed = 7, .step = 5, .micro_batch = 0};
   MemoryFormat format = MemoryFormat::contiguous;  ///< of run_stages()
   std::shared_ptr<const Kernels> kernels = {};     ///< of run_stages()
@@ -29,6 +30,9 @@ struct Outcome {
   std::vector<std::vector<at::Tensor>> gradients;  ///< per layer of the model, per parameter: one sum per use
   std::vector<BatchStatistics> statistics;         ///< in micro-batch order, layers ascending
 };
+
+/// Of four samples in training, with initial weights.
+double initial_loss(const ModelGraph& graph);
 
 enum class Halves { together, apart };
 

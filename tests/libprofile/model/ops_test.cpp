@@ -2,10 +2,13 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
@@ -13,6 +16,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/libprofile/model/op_run.h"
@@ -43,6 +50,51 @@ TEST_SUITE("libprofile/model/ops") {
     const Tensor nothing = at::zeros({1, 6, 1, 2}, at::kDouble);
     const Tensor both = loss("text_detection", at::cat({found, nothing}), at::cat({wanted, nothing}), weights);
     CHECK(both.item<double>() == doctest::Approx((score + geometry) / 2).epsilon(1e-5));
+  }
+
+  // What PyTorch's autocast and transformers do: float32 of the logits, and of the gradient what a half type
+  // holds.
+  TEST_CASE("losses of half types are those of float32, their gradients rounded once") {
+    at::manual_seed(7);
+    const Tensor images = at::randn({2, 6, 3, 3}), distances = images.abs();
+    const std::vector<std::tuple<std::string, Tensor, Tensor>> cases{
+        {"cross_entropy", at::randn({4, 30000}) * 2, at::randint(30000, {4}, at::kLong)},
+        {"cross_entropy", images, at::randint(6, {2, 3, 3}, at::kLong)},
+        {"binary_cross_entropy", at::randn({8, 50}) * 4, at::rand({8, 50})},
+        {"mse", at::randn({8, 50}) * 9, at::randn({8, 50})},
+        {"text_detection", distances.sigmoid(), distances}};
+    for (const auto& [name, prediction, target] : cases) {
+      CAPTURE(name);
+      for (const bool autocast : {false, true}) {
+        CAPTURE(autocast);
+        const Attributes attributes = complete_attributes(*find_loss(name), {}, "/attributes");
+        const BoundLayer layer = bind_loss(name, attributes);
+        const auto taken = [&](at::ScalarType type) {
+          const Tensor x = prediction.to(at::kBFloat16).to(type).requires_grad_();
+          const Tensor y = target.is_floating_point() ? target.to(at::kBFloat16).to(type) : target;
+          const bool casts = autocast && type == at::kBFloat16;
+          at::autocast::set_autocast_enabled(at::kCPU, casts);
+          Tensors saved;
+          LayerContext context;
+          const Tensor loss = layer.forward(Tensors{x, y}, {}, context)[0];
+          at::autocast::set_autocast_enabled(at::kCPU, false);
+          loss.backward();
+          if (layer.backward && !autocast) {
+            context.saved = &saved;
+            layer.forward(Tensors{x.detach(), y}, {}, context);
+            const Tensor by_hand = layer.backward->inputs(saved, {}, at::ones({}, loss.options()))[0];
+            CHECK((by_hand.scalar_type() == type));
+            CHECK(by_hand.to(at::kFloat).allclose(x.grad().to(at::kFloat), 1e-2, 1e-9));
+          }
+          return std::pair(loss.detach(), x.grad());
+        };
+        const auto [narrow, by_narrow] = taken(at::kBFloat16);
+        const auto [wide, by_wide] = taken(at::kFloat);
+        CHECK((narrow.scalar_type() == at::kFloat));
+        CHECK(narrow.equal(wide));
+        CHECK(by_narrow.equal(by_wide.to(at::kBFloat16)));
+      }
+    }
   }
 
   TEST_CASE("each part of a random key changes the seed") {

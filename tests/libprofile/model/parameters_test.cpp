@@ -4,10 +4,15 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
+#include "libprofile/model/families/families.h"
 #include "libprofile/model/segment.h"
 #include "tests/libprofile/model/graph_builder.h"
+#include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"
 
@@ -76,6 +81,53 @@ TEST_SUITE("libprofile/model/parameters") {
     CHECK(initial_parameter(model, 1, 1, 1, DType::float32).equal(at::zeros({96})));
     check_uniform(initial_parameter(model, 1, 2, 1, DType::float32), 1 / std::sqrt(32.0));
     CHECK(initial_parameter(model, 1, 3, 1, DType::float32).equal(at::zeros({32})));
+  }
+
+  TEST_CASE("with a standard deviation of their own, weights are normal and biases zero") {
+    const ResolvedModel model =
+        GraphBuilder()
+            .input("tokens", {6}, DType::int64)
+            .layer("embedding", "embedding", {"tokens"},
+                   {{"num_embeddings", whole(500)}, {"embedding_dim", whole(32)}, {"std", 0.02}})
+            .layer("positions", "position_embedding", {"embedding"},
+                   {{"num_embeddings", whole(500)}, {"std", 0.1}})
+            .layer("head", "linear", {"positions"}, {{"out_features", whole(500)}, {"std", 3.0}})
+            .output("head")
+            .build();
+    for (const auto& [layer, std] : std::map<int, double>{{0, 0.02}, {1, 0.1}, {2, 3.0}}) {
+      const at::Tensor weight = initial_parameter(model, layer, 0, 1, DType::float32);
+      CHECK(std::abs(weight.mean().item<double>()) < 5 * std / std::sqrt(16000.0));
+      CHECK(weight.std().item<double>() == doctest::Approx(std).epsilon(0.03));
+    }
+    CHECK(initial_parameter(model, 2, 1, 1, DType::float32).equal(at::zeros({500})));
+  }
+
+  TEST_CASE("every language family begins near the loss of one who knows nothing, tied and not") {
+    const std::map<std::string_view, const char*> sizes{
+        {"layers", "2"},  {"width", "128"}, {"heads", "4"},    {"kv_heads", "2"},      {"head_width", "32"},
+        {"hidden", "64"}, {"source", "9"},  {"target", "64"},  {"sequence", "64"},     {"positions", "64"},
+        {"words", "64"},  {"frames", "4"},  {"features", "8"}, {"vocabulary", "65536"}};
+    int tested = 0;
+    for (const FamilyRow& row : family_table()) {
+      const auto has = [&](std::string_view name) {
+        return std::ranges::find(row.arguments, name, &FamilyArgument::name) != row.arguments.end();
+      };
+      if (!has("vocabulary") || has("classes")) continue;
+      std::string spec(row.name);
+      for (const FamilyArgument& argument : row.arguments) {
+        if (const auto size = sizes.find(argument.name); size != sizes.end())
+          spec += (spec.ends_with(row.name) ? ":" : ",") + std::string(argument.name) + "=" + size->second;
+      }
+      for (const char* tied : {",tied=0", ",tied=1"}) {
+        if (!has("tied") && tied == std::string_view(",tied=1")) continue;
+        CAPTURE(spec);
+        CAPTURE(std::string(tied));
+        CHECK(initial_loss(build_family(has("tied") ? spec + tied : spec)) ==
+              doctest::Approx(std::log(65536.0)).epsilon(0.05));
+        ++tested;
+      }
+    }
+    CHECK(tested >= 36);
   }
 
   TEST_CASE("an lstm starts uniform within 1/sqrt(hidden_size), additive attention by what it reads") {

@@ -28,11 +28,25 @@ using test::NamedTensors;
 
 namespace {
 
-constexpr const char* kCases[] = {
-    "llama",        "llama_llama3", "llama_yarn",          "llama_linear", "mistral",
-    "qwen2",        "qwen3",        "qwen3_yarn",          "gemma2",       "phi3",
-    "phi3_partial", "gpt_neox",     "gpt_neox_sequential", "opt",          "opt_post_norm",
-    "smollm",       "smollm3"};
+constexpr const char* kCases[] = {"llama",
+                                  "llama_llama3",
+                                  "llama_yarn",
+                                  "llama_linear",
+                                  "mistral",
+                                  "qwen2",
+                                  "qwen3",
+                                  "qwen3_yarn",
+                                  "gemma2",
+                                  "phi3",
+                                  "phi3_partial",
+                                  "gpt_neox",
+                                  "gpt_neox_sequential",
+                                  "opt",
+                                  "opt_post_norm",
+                                  "gpt2_config",
+                                  "gpt2_untied",
+                                  "smollm",
+                                  "smollm3"};
 
 NamedTensors weights_of(const ModelGraph& graph) {
   const ResolvedModel model = resolve(graph);

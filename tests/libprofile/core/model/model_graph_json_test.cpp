@@ -49,7 +49,8 @@ TEST_SUITE("libprofile/core/model/model_graph_json") {
   TEST_CASE("a person may leave out what has a default, a tool writes it") {
     const ModelGraph graph = parse_model(kShort);
     CHECK(graph.inputs[0].type.dtype == DType::float32);
-    CHECK((graph.layers[0].attributes == Attributes{{"out_features", std::int64_t{2}}, {"bias", true}}));
+    CHECK((graph.layers[0].attributes ==
+           Attributes{{"out_features", std::int64_t{2}}, {"bias", true}, {"std", 0.0}}));
     CHECK((graph.layers[1].attributes == Attributes{{"p", 0.0}}));
     CHECK(graph.targets.empty());
     CHECK(!graph.loss.has_value());

@@ -54,7 +54,7 @@ TEST_SUITE("libprofile/core/ops/op_table") {
 
   TEST_CASE("what is left out gets its default, a pool's stride its kernel size") {
     CHECK((complete("linear", {{"out_features", whole(3)}}) ==
-           Attributes{{"out_features", whole(3)}, {"bias", true}}));
+           Attributes{{"out_features", whole(3)}, {"bias", true}, {"std", 0.0}}));
     CHECK((complete("max_pool2d", {{"kernel_size", whole(3)}}) ==
            Attributes{
                {"kernel_size", whole(3)}, {"stride", whole(3)}, {"padding", whole(0)}, {"ceil_mode", false}}));
