@@ -18,7 +18,8 @@ struct Infeasible {
   std::vector<std::string> layers;      ///< of that stage
   Bytes short_by;                       ///< bytes that device lacks
   std::optional<Bytes> smallest_limit;  ///< the least `memory_limit` under which this request has a plan
-  std::string remedy;  ///< the smallest change that was planned and fits, as an option; empty: none found
+  std::string remedy;      ///< the smallest change that was planned and fits, as an option; empty: none found
+  bool cut_short = false;  ///< by the observer: a smaller limit or another change may do, too
   bool operator==(const Infeasible&) const = default;
 };
 

@@ -9,13 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "libprofile/core/nearest_name.h"
-
 namespace pp::cli {
-
-void refuse_name(const std::string& what, const std::string& name, const std::vector<std::string>& names) {
-  throw Error(ErrorKind::usage, what + ": " + unknown_name(name, names));
-}
 
 namespace {
 

@@ -17,17 +17,6 @@
 
 namespace pp::cli {
 
-/// `what: unknown name "x"; did you mean y? Use one of x, y, z`, as a usage error.
-[[noreturn]] void refuse_name(const std::string& what, const std::string& name,
-                              const std::vector<std::string>& names);
-
-template <NamedEnum E>
-std::vector<std::string> all_names() {
-  std::vector<std::string> names;
-  for (const auto& [value, name] : EnumNames<E>::table) names.emplace_back(name);
-  return names;
-}
-
 /// Second names that people type and no document has.
 template <NamedEnum E>
 struct Aliases {
@@ -44,14 +33,13 @@ struct Aliases<Autocast> {
                                     std::pair{Autocast::float16, "fp16"sv}};
 };
 
-/// The value that was typed for `option`. Throws as refuse_name() where there is none.
+/// The value that was typed for `option`. Throws as parse_enum() where there is none.
 template <NamedEnum E>
 E typed_name(const std::string& text, const std::string& option) {
   for (const auto& [value, alias] : Aliases<E>::table) {
     if (alias == text) return value;
   }
-  if (const std::optional<E> found = find_enum<E>(text)) return *found;
-  refuse_name(option, text, all_names<E>());
+  return parse_enum<E>(text, option, ErrorKind::usage);
 }
 
 template <NamedEnum E>

@@ -221,10 +221,9 @@ void add_common_options(const Command& command, Shell& shell, std::span<const st
           "--color",
           [&shell, modes](const std::string& name) {
             const auto found = modes.find(name);
-            if (found == modes.end()) {
-              throw Error(ErrorKind::usage,
-                          "--color: unknown name \"" + name + "\"; use one of auto, always, never");
-            }
+            if (found == modes.end())
+              throw Error(ErrorKind::usage, "--color: " + unknown_name(name, std::array<std::string, 3>{
+                                                                                 "auto", "always", "never"}));
             shell.color = found->second;
           },
           "auto, always or never; NO_COLOR is honoured")

@@ -124,6 +124,7 @@ std::string Table::text(std::size_t max_width) const {
 }
 
 std::string cell(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
   if (value == 0) return "0";
   if (!std::isfinite(value)) return "-";
   const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
@@ -154,6 +155,7 @@ std::string clock(Seconds time) {
 }
 
 std::string percent(double share) {
+  if (!std::isfinite(share)) return "-";  // of nothing
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;

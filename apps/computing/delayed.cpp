@@ -59,6 +59,10 @@ Profile profile_model(const ModelGraph& model, const ProfileOptions& options, Ob
 
 }  // namespace profile
 
+void model::check_bindable(const ResolvedModel& model) {
+  if (run::calls_libtorch(model.graph)) computing().check_bindable(model);
+}
+
 void model::detail::rethrow_as_error() {
   computing().rethrow_as_error();
   std::abort();  // nobody gets here
@@ -90,8 +94,7 @@ double measure_sum_overlap(Peers& peers, Bytes size, const Compute& compute) {
 void check(const plan::Plan& plan, const RunOptions& options) {
   const profile::MachineDevices machine{
       profile::usable_cores(), [] { return computing().machine_devices().cuda(); }, profile::why_no_cuda()};
-  const Setup setup = check_setup(plan, options, machine);
-  if (calls_libtorch(setup.model.graph)) computing().check_bindable(setup.model);
+  model::check_bindable(check_setup(plan, options, machine).model);
 }
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,

@@ -66,11 +66,16 @@ void report_infeasible(const plan::Infeasible& none, const MakeOptions& options,
               {"short_by_bytes", none.short_by.value},
               {"remedy", none.remedy}};
     if (none.smallest_limit) json["smallest_memory_limit_bytes"] = none.smallest_limit->value;
+    if (none.cut_short) json["cut_short"] = true;
     std::cout << dump_json(json);
   }
   cli::say(shell.tool, "no feasible plan: " + none.reason);
-  if (none.smallest_limit) cli::say(shell.tool, "smallest that fits: " + smallest_memory(none, options));
+  if (none.smallest_limit)
+    cli::say(shell.tool, (none.cut_short ? "fits, as less may: " : "smallest that fits: ") +
+                             smallest_memory(none, options));
   if (!none.remedy.empty()) cli::say(shell.tool, "this would fit: " + none.remedy);
+  if (none.cut_short)
+    cli::say(shell.tool, "the time limit came before all changes were tried; give it longer with --time-limit");
 }
 
 void make_peer_plan(const MakeOptions& options, const plan::PeerOptions& peer, cli::Shell& shell) {

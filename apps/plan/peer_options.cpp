@@ -88,8 +88,9 @@ std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, co
   plan::PeerOptions options;
   const auto model = find_enum<plan::PeerModel>(arguments.cost_model);
   if (!model) {
-    refuse_peer("--cost-model: unknown name \"" + arguments.cost_model + "\"; use one of pp, " +
-                list_names<plan::PeerModel>());
+    std::vector<std::string> names = all_names<plan::PeerModel>();
+    names.emplace(names.begin(), kOurs);
+    refuse_peer("--cost-model: " + unknown_name(arguments.cost_model, names));
   }
   options.model = *model;
   options.strategy = parse_strategy(strategy, arguments.cost_model);

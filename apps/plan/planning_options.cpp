@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <tuple>
 
 #include "apps/cli/log.h"
 #include "apps/cli/options.h"
@@ -279,6 +280,12 @@ void add_calibrate_option(const cli::Command& command, std::vector<std::string>&
       .group("Profile");
 }
 
+std::pair<plan::WindowRule, std::vector<int>> parse_window(const std::string& text) {
+  if (text.find_first_of("0123456789") == std::string::npos)
+    return {cli::typed_name<plan::WindowRule>(text, "--window"), {}};
+  return {plan::WindowRule::explicit_list, cli::parse_counts(text, ',', "--window")};
+}
+
 plan::Strategy parse_strategy(const std::string& name) {
   if (name.empty()) return plan::Strategy::automatic;
   return cli::typed_name<plan::Strategy>(name, "--strategy");
@@ -407,12 +414,7 @@ plan::PlanRequest to_request(const RequestOptions& options) {
   }
   if (!options.cuts.empty()) request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
-  if (const auto rule = find_enum<plan::WindowRule>(options.window)) {
-    request.window = *rule;
-  } else if (options.window != "auto") {
-    request.window = plan::WindowRule::explicit_list;
-    request.windows = cli::parse_counts(options.window, ',', "--window");
-  }
+  if (options.window != "auto") std::tie(request.window, request.windows) = parse_window(options.window);
   return request;
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/cli/shell.h"
@@ -74,6 +75,8 @@ void add_cuts(const cli::Command& command, std::string& cuts);
 void add_basic_options(const cli::Command& command, RequestOptions& options);
 /// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
 plan::Strategy parse_strategy(const std::string& name);
+/// --window: a rule's name, or the counts of an explicit one. Throws pp::Error (usage).
+std::pair<plan::WindowRule, std::vector<int>> parse_window(const std::string& text);
 /// How stages, replicas and weights may lie: what every search takes beside its schedules and micro-batches.
 void add_shape_options(const cli::Command& command, RequestOptions& options);
 /// --calibrate, for calibrate().

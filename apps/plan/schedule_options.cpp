@@ -1,7 +1,10 @@
 #include "apps/plan/schedule_options.h"
 
+#include <tuple>
+
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/plan/planning_options.h"
 #include "libplan/schedule/csv.h"
 #include "libplan/schedule/limits.h"
 
@@ -33,16 +36,6 @@ std::vector<plan::Recompute> recompute_of(const std::string& text) {
     begin = end + 1;
   }
   return modes;
-}
-
-void set_window(const std::string& text, plan::ScheduleRequest& request) {
-  if (text.empty()) return;
-  if (const auto rule = find_enum<plan::WindowRule>(text); rule && *rule != plan::WindowRule::explicit_list) {
-    request.window = *rule;
-    return;
-  }
-  request.window = plan::WindowRule::explicit_list;
-  request.windows = cli::parse_counts(text, ',', "--window");
 }
 
 /// --micro-batches counts a step, or the whole stream of an asynchronous schedule, whose step is --per-update.
@@ -129,7 +122,7 @@ plan::ScheduleStudy study_of(const ScheduleOptions& options) {
   request.recompute = recompute_of(options.recompute);
   request.forward_packs = counts(options.forward_packs, ',', "--forward-packs");
   request.backward_packs = counts(options.backward_packs, ',', "--backward-packs");
-  set_window(options.window, request);
+  if (!options.window.empty()) std::tie(request.window, request.windows) = parse_window(options.window);
   set_length(options, study);
   return study;
 }

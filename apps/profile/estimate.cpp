@@ -131,7 +131,7 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
           [&type = options->dtype](const std::string& text) { type = cli::typed_name<DType>(text, "--dtype"); },
           "floating type of weights and activations: " + list_names<DType>())
       .type_name("NAME")
-      .choices(cli::all_names<DType>())
+      .choices(all_names<DType>())
       .default_str("the torch_dtype of a config.json, bfloat16 for its float16; else float32");
   command.add_flag(
       "--checkpoint", options->checkpoint,

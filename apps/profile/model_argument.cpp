@@ -7,6 +7,7 @@
 
 #include "apps/cli/output.h"
 #include "libprofile/core/error.h"
+#include "libprofile/model/bindable.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 
@@ -43,7 +44,11 @@ std::optional<Document> document_with_arguments(const std::string& model) {
 ModelGraph parse(std::string_view text, const std::string& arguments) {
   const Json json = parse_json(text);
   if (model::is_hugging_face_config(json)) return model::build_hugging_face(json, arguments);
-  if (arguments.empty()) return model_from_json(json);
+  if (arguments.empty()) {
+    const ResolvedModel model = resolve(model_from_json(json));
+    model::check_bindable(model);
+    return model.graph;
+  }
   throw Error(ErrorKind::usage,
               "takes no arguments: it is no config.json of Hugging Face; leave out \":" + arguments + "\"");
 }

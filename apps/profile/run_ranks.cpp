@@ -7,6 +7,7 @@
 
 #include "apps/cli/log.h"
 #include "apps/cli/table.h"
+#include "apps/profile/tables.h"
 #include "libprofile/core/error.h"
 #include "libprofile/device/process.h"
 #include "librun/links/rank_calls.h"
@@ -101,6 +102,7 @@ void ClassFiles::write(const std::vector<Profile>& profiles) {
   std::vector<std::string> names;
   for (const RankDevice& rank : ranks_)
     names.push_back("rank " + std::to_string(names.size()) + " on " + rank.place.host);
+  tell_of_scores(profiles.front().model);
   profile::set_speeds(classes_, profiles);
   for (const std::string& finding : profile::class_findings(profiles, classes_, names)) cli::warn(finding);
   for (std::size_t c = 0; c < classes_.size(); ++c) {

@@ -5,10 +5,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/model/draws.h"
 #include "libprofile/core/model/product_flops.h"
 
 namespace pp::profile_tool {
@@ -180,9 +182,14 @@ std::string layer_table(const Profile& profile, const LayerTableOptions& options
   return text;
 }
 
+void tell_of_scores(const ModelGraph& model) {
+  if (const std::string kept = scores_kept(resolve(model)); !kept.empty()) cli::inform(kept);
+}
+
 void write_profile(const Profile& profile, cli::Output& output, const cli::Shell& shell) {
   const std::string text = dump_json(to_json(profile));
   output.write(text);
+  tell_of_scores(profile.model);
   if (output.is_stdout() || (shell.quiet && output.wanted() && !shell.json)) return;
   if (shell.json) {
     std::cout << text;

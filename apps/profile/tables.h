@@ -26,6 +26,9 @@ std::string profile_summary(const Profile& profile);
 /// measured.
 std::string layer_table(const Profile& profile, const LayerTableOptions& options);
 
+/// Says where attention keeps its scores for dropout alone (scores_kept()).
+void tell_of_scores(const ModelGraph& model);
+
 /// Writes a new profile, and prints what the shell asks for: its summary and first layers, or all as JSON.
 void write_profile(const Profile& profile, cli::Output& output, const cli::Shell& shell);
 

@@ -176,19 +176,21 @@ std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t l
   return none;
 }
 
-/// The least limit at or below `bytes`, under which there is a plan, that planning again can reach: a schedule
-/// that follows the costs needs less when there is less.
-std::int64_t tightened(const Problem& problem, std::int64_t bytes) {
+/// Lowers `bytes` to the least limit, under which there is a plan, that planning again can reach: a schedule
+/// that follows the costs needs less when there is less. False: there was no time to see that nothing does.
+bool tighten(const Problem& problem, std::int64_t& bytes) {
   PlanRequest request = problem.request;
-  while (true) {
+  while (goes_on(request, problem.progress())) {
     request.memory_limit = Bytes(bytes - 1);
-    const std::vector<Finalist> smaller = problem.with(request).search();
-    if (smaller.empty()) return bytes;
-    const std::int64_t peak = std::ranges::min(smaller, {}, &Finalist::peak).peak();
+    const SearchOutcome smaller = problem.with(request).search();
+    if (smaller.ranked.empty()) return !smaller.cut_short;
+    const std::int64_t peak = std::ranges::min(smaller.ranked, {}, &Finalist::peak).peak();
     request.memory_limit = Bytes(peak) + request.context_bytes;
-    if (problem.with(request).search().empty()) return bytes;
+    const SearchOutcome same = problem.with(request).search();
+    if (same.ranked.empty()) return !same.cut_short;
     bytes = request.memory_limit->value;
   }
+  return false;
 }
 
 /// Forwards and both halves of the backwards of the longest step that a placed schedule simulates.
@@ -247,10 +249,13 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   std::int64_t placed = attempt.short_by ? limit + attempt.short_by->value : kNoBytes;
   // Planning again for a limit below that of the other schedules is left to requests where it is short.
   const bool small = graph.size() * static_cast<int>(cluster.devices.size()) <= kLimitedWork;
-  const bool tight =
-      (best.limit == kNoBytes || (small && !best.stopped)) && longest_step(problem) <= kShortStep;
-  if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes)
-    placed = tightened(problem, std::min(best.limit, placed));
+  bool tight = (best.limit == kNoBytes || (small && !best.stopped)) && longest_step(problem) <= kShortStep;
+  bool stopped = best.stopped;
+  if (tight && has_placed(request) && std::min(best.limit, placed) != kNoBytes) {
+    placed = std::min(best.limit, placed);
+    tight = tighten(problem, placed);
+    stopped |= !tight;
+  }
   const std::int64_t least = std::min(best.limit, placed);
   Infeasible none;
   if (least == kNoBytes) {
@@ -261,6 +266,12 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   }
   if (std::optional<Infeasible> oversized = oversized_layer(problem, limit)) {
     none = std::move(*oversized);
+  } else if (least <= smallest_device(cluster, request)) {
+    none.reason = "no plan that was simulated keeps to the limit of " + bytes_text(limit) +
+                  ", though by a count of its bytes one needs " + bytes_text(least);
+    none.cut_short = stopped;
+    add_remedy(problem, none);
+    return none;
   } else {
     none = placed < best.limit ? short_worker(attempt.short_schedule, placed, smallest_device(cluster, request))
                                : short_stage(best);
@@ -268,7 +279,8 @@ Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, co
   none.smallest_limit = Bytes(least);
   none.reason += (tight && best.sharers == 1 ? "; smallest feasible limit " : "; fits with a limit of ") +
                  bytes_text(least);
-  none.remedy = find_remedy(problem, none.smallest_limit);
+  none.cut_short = stopped;
+  add_remedy(problem, none);
   return none;
 }
 

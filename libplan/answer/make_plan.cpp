@@ -10,9 +10,10 @@ namespace {
 
 template <class Found>
 std::variant<Found, Infeasible> or_why_not(std::variant<Found, NoPlan> found, const Profile& profile,
-                                           const Cluster& cluster, const PlanRequest& request) {
+                                           const Cluster& cluster, const PlanRequest& asked) {
   const auto* none = std::get_if<NoPlan>(&found);
   if (none == nullptr) return std::get<Found>(std::move(found));
+  const PlanRequest request = with_tied_weights(profile, cluster, asked);
   if (!request.even_nodes) return explain_infeasible(profile, cluster, request, *none);
   PlanRequest uneven = request;  // the searches that say what is short take any number of devices
   uneven.even_nodes = false;
@@ -28,14 +29,12 @@ std::variant<Found, Infeasible> or_why_not(std::variant<Found, NoPlan> found, co
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
-  const PlanRequest known = with_tied_weights(profile, cluster, request);
-  return or_why_not(find_plan(profile, cluster, known), profile, cluster, known);
+  return or_why_not(find_plan(profile, cluster, request), profile, cluster, request);
 }
 
 std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
                                                  const PlanRequest& request) {
-  const PlanRequest known = with_tied_weights(profile, cluster, request);
-  return or_why_not(find_plans(profile, cluster, known), profile, cluster, known);
+  return or_why_not(find_plans(profile, cluster, request), profile, cluster, request);
 }
 
 }  // namespace pp::plan

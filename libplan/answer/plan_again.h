@@ -11,11 +11,11 @@
 
 namespace pp::plan {
 
-/// The request that the plan was made by, as far as the plan carries it: mini-batch and micro-batches,
-/// optimizer, types, weight policy, memory limit, schedule, recompute and the like. What holds for one number
-/// of devices only is left open: stages, cuts, replicas, windows by stage. A plan without replicas asks for one
-/// without, whose sums have the same order. The schedule is the one that was asked for; programs of a file were
-/// made for that plan, so `auto` stands in their place.
+/// The request that the plan was made by: what the plan says itself, and every option of its context
+/// (request/request_context.h). What holds for one number of devices only is left open: stages, cuts, replicas,
+/// windows by stage. A plan without replicas asks for one without, whose sums have the same order. Programs of
+/// a file were made for that plan, so `auto` stands in their place. Throws pp::Error (data) for an entry that
+/// is no value of its option.
 PlanRequest request_of(const Plan& plan);
 
 /// The best plan on `left` by `request`, which is request_of(before) or a change of it. The first of these that

@@ -13,48 +13,6 @@
 namespace pp::plan {
 namespace {
 
-/// Whether the search finds a plan: any partition that fits. Where only schedules compete that place their
-/// stages, these are simulated.
-bool feasible(const Problem& problem) {
-  if (!goes_on(problem.request, problem.progress())) return false;
-  bool found = false;
-  bool only_placed = true;
-  try {
-    check_request(problem.profile, problem.cluster, problem.graph, problem.request);
-    problem.each_case([&](const PlanCase& one) {
-      if (places_stages(one.schedule)) return;
-      only_placed = false;
-      if (found || one.devices.is_relaxed()) return;
-      const std::int64_t limit = one.devices.limit.bytes;
-      found = !fitting(one, problem, limit == kNoBytes ? limit : limit * one.devices.sharers).empty();
-    });
-    return found || (only_placed && !problem.search().empty());
-  } catch (const SearchStopped&) {
-    return false;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::internal) throw;
-    return false;  // the changed request is not possible at all
-  }
-}
-
-/// The fewest devices like the last one with which there is a plan, up to about twice as many; 0: none. What
-/// fits on some devices fits with more.
-std::size_t enough_devices(const Problem& problem) {
-  std::size_t too_few = problem.cluster.devices.size();
-  std::size_t enough = std::min<std::size_t>(2 * too_few + 8, problem.graph.layers.size());
-  const auto fits = [&](std::size_t devices) {
-    Cluster larger = problem.cluster;
-    while (larger.devices.size() < devices) larger = with_one_more_device(std::move(larger));
-    return feasible(problem.on(larger));
-  };
-  if (requested_stages(problem.request) != 0 || enough <= too_few || !fits(enough)) return 0;
-  while (enough - too_few > 1) {
-    const std::size_t middle = too_few + (enough - too_few) / 2;
-    (fits(middle) ? enough : too_few) = middle;
-  }
-  return enough;
-}
-
 /// `24 GPUs (3 nodes)`: so many devices of the problem, which tensor groups are made of, and their nodes where
 /// they fill several.
 std::string devices_text(const Problem& problem, std::size_t devices) {
@@ -97,57 +55,143 @@ std::vector<int> smaller_sizes(const Problem& problem) {
   return sizes;
 }
 
-/// `--micro-batches 16`, or by their size where the request is: the fewest that fit. Sizes below the profiled
-/// ones need an option more.
-std::string smaller_micro_batches(const Problem& problem) {
-  const bool single = problem.profile.micro_batch_sizes.size() == 1;
-  const std::int64_t least = std::ranges::min(problem.profile.micro_batch_sizes);
-  for (const int size : smaller_sizes(problem)) {
-    PlanRequest changed = problem.request;
-    std::string option;
-    if (problem.request.micro_batches) {
-      changed.micro_batches = changed.mini_batch / size;
-      option = "--micro-batches " + std::to_string(*changed.micro_batches);
-    } else {
-      changed.micro_batch_size = size;
-      option = "--micro-batch-size " + std::to_string(size);
-    }
-    if (size < least && !changed.extrapolate && !changed.linear_batch) {
-      (single ? changed.linear_batch : changed.extrapolate) = true;
-      option += single ? " --linear-batch" : " --extrapolate";
-    }
-    if (feasible(problem.with(changed))) return option;
+enum class Answer { no, yes, not_reached };
+
+/// Whether some partition fits. Where only schedules compete that place their stages, these are searched and
+/// simulated.
+Answer feasible(const Problem& problem) {
+  if (!goes_on(problem.request, problem.progress())) return Answer::not_reached;
+  bool found = false, only_placed = true, stopped = false;
+  const auto answer = [&] { return found ? Answer::yes : stopped ? Answer::not_reached : Answer::no; };
+  try {
+    check_request(problem.profile, problem.cluster, problem.graph, problem.request);
+    problem.each_case([&](const PlanCase& one) {
+      if (places_stages(one.schedule)) return;
+      only_placed = false;
+      if (found || stopped || one.devices.is_relaxed()) return;
+      const std::int64_t limit = one.devices.limit.bytes;
+      try {
+        found = !fitting(one, problem, limit == kNoBytes ? limit : limit * one.devices.sharers).empty();
+      } catch (const SearchStopped&) {
+        stopped = true;
+      }
+    });
+    if (!only_placed) return answer();
+    const SearchOutcome outcome = problem.search();
+    found = !outcome.ranked.empty(), stopped = outcome.cut_short;
+    return answer();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+    return Answer::no;  // the changed request is not possible at all
   }
-  return {};
 }
 
-std::string other_schedule(const Problem& problem) {
-  const PlanRequest& request = problem.request;
-  if (chooses_schedule(request) || !require_schedule(request.schedule).synchronous) return {};
-  for (const ScheduleRow& row : schedule_table()) {
-    PlanRequest changed = request;
-    changed.schedule = row.name;
-    if (row.candidate && row.synchronous && feasible(problem.with(changed)))
-      return "--schedule " + changed.schedule;
+/// Asks in turn, until there is no time.
+class Remedies {
+ public:
+  explicit Remedies(const Problem& problem) : problem_(problem) {}
+  bool stopped() const { return stopped_; }
+
+  std::string find(const std::optional<Bytes>& smallest_limit) {
+    // Cheapest first: what a look at each partition says, then what is searched and simulated.
+    const std::string recompute = recomputing(), tied = copies(), smaller = smaller_micro_batches();
+    std::string schedule = other_schedule(Placed::no);
+    if ((recompute + tied + smaller + schedule).empty()) schedule = other_schedule(Placed::yes);
+    std::string text;
+    for (const std::string& option : {tied, smaller, schedule, recompute})
+      if (!option.empty()) text.append(text.empty() ? "" : ", or ").append(option);
+    if (!text.empty()) return text;
+    if (const std::size_t devices = enough_devices()) text = devices_text(problem_, devices);
+    if (text.empty() && smallest_limit) text = more_memory(problem_, smallest_limit->value);
+    return text;
   }
-  return {};
-}
 
-/// Of weights that keep their layers in one stage.
-std::string copies(const Problem& problem) {
-  if (problem.graph.tied.empty()) return {};
-  PlanRequest changed = problem.request;
-  changed.tied = TiedWeights::copies;
-  const PlanGraph graph = planned_graph(problem.profile, changed);
-  return feasible({problem.profile, problem.cluster, graph, changed}) ? "--tied copies" : "";
-}
+ private:
+  bool fits(const Problem& changed) {
+    const Answer answer = feasible(changed);
+    stopped_ |= answer == Answer::not_reached;
+    return answer == Answer::yes;
+  }
 
-std::string recomputing(const Problem& problem) {
-  PlanRequest changed = problem.request;
-  if (changed.recompute == RecomputeMode::automatic || changed.programs) return {};
-  changed.recompute = RecomputeMode::automatic;
-  return feasible(problem.with(changed)) ? "--recompute auto" : "";
-}
+  /// The fewest devices with which there is a plan, by nodes where there are several, up to about twice as
+  /// many; 0: none. What fits on some devices fits with more.
+  std::size_t enough_devices() {
+    const std::size_t given = problem_.cluster.devices.size();
+    const std::size_t most = std::min<std::size_t>(2 * given + 8, problem_.graph.layers.size());
+    const auto larger = [&](std::size_t steps) {
+      Cluster cluster = problem_.cluster;
+      while (steps-- > 0) cluster = with_one_more(std::move(cluster));
+      return cluster;
+    };
+    const std::size_t step = larger(1).devices.size() - given;
+    const auto enough_with = [&](std::size_t steps) { return fits(problem_.on(larger(steps))); };
+    std::size_t too_few = 0, enough = most < given ? 0 : (most - given) / step;
+    if (requested_stages(problem_.request) != 0 || enough == 0 || !enough_with(enough)) return 0;
+    while (enough - too_few > 1) {
+      const std::size_t middle = too_few + (enough - too_few) / 2;
+      (enough_with(middle) ? enough : too_few) = middle;
+    }
+    return given + enough * step;
+  }
+
+  /// `--micro-batches 16`, or by their size where the request is: the fewest that fit. Sizes below the profiled
+  /// ones need an option more.
+  std::string smaller_micro_batches() {
+    const bool single = problem_.profile.micro_batch_sizes.size() == 1;
+    const std::int64_t least = std::ranges::min(problem_.profile.micro_batch_sizes);
+    for (const int size : smaller_sizes(problem_)) {
+      PlanRequest changed = problem_.request;
+      std::string option;
+      if (problem_.request.micro_batches) {
+        changed.micro_batches = changed.mini_batch / size;
+        option = "--micro-batches " + std::to_string(*changed.micro_batches);
+      } else {
+        changed.micro_batch_size = size;
+        option = "--micro-batch-size " + std::to_string(size);
+      }
+      if (size < least && !changed.extrapolate && !changed.linear_batch) {
+        (single ? changed.linear_batch : changed.extrapolate) = true;
+        option += single ? " --linear-batch" : " --extrapolate";
+      }
+      if (fits(problem_.with(changed))) return option;
+    }
+    return {};
+  }
+
+  enum class Placed { no, yes };
+
+  /// Among those that place their stages, or the others.
+  std::string other_schedule(Placed placed) {
+    const PlanRequest& request = problem_.request;
+    if (chooses_schedule(request) || !require_schedule(request.schedule).synchronous) return {};
+    for (const ScheduleRow& row : schedule_table()) {
+      PlanRequest changed = request;
+      changed.schedule = row.name;
+      const bool open = row.candidate && row.synchronous && places_stages(row) == (placed == Placed::yes);
+      if (open && fits(problem_.with(changed))) return "--schedule " + changed.schedule;
+    }
+    return {};
+  }
+
+  /// Of weights that keep their layers in one stage.
+  std::string copies() {
+    if (problem_.graph.tied.empty()) return {};
+    PlanRequest changed = problem_.request;
+    changed.tied = TiedWeights::copies;
+    const PlanGraph graph = planned_graph(problem_.profile, changed);
+    return fits({problem_.profile, problem_.cluster, graph, changed}) ? "--tied copies" : "";
+  }
+
+  std::string recomputing() {
+    PlanRequest changed = problem_.request;
+    if (changed.recompute == RecomputeMode::automatic || changed.programs) return {};
+    changed.recompute = RecomputeMode::automatic;
+    return fits(problem_.with(changed)) ? "--recompute auto" : "";
+  }
+
+  const Problem& problem_;
+  bool stopped_ = false;
+};
 
 }  // namespace
 
@@ -158,15 +202,10 @@ Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t byte
   return find_fitting(search_case(one, memory, problem.cluster, problem.request), one.space);
 }
 
-std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit) {
-  std::string text;
-  for (const std::string& option :
-       {copies(problem), smaller_micro_batches(problem), other_schedule(problem), recomputing(problem)}) {
-    if (!option.empty()) text.append(text.empty() ? "" : ", or ").append(option);
-  }
-  if (!text.empty()) return text;
-  if (const std::size_t devices = enough_devices(problem)) return devices_text(problem, devices);
-  return smallest_limit ? more_memory(problem, smallest_limit->value) : std::string();
+void add_remedy(const Problem& problem, Infeasible& none) {
+  Remedies remedies(problem);
+  none.remedy = remedies.find(none.smallest_limit);
+  none.cut_short |= remedies.stopped();
 }
 
 }  // namespace pp::plan

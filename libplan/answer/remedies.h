@@ -4,9 +4,9 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "libplan/infeasible.h"
 #include "libplan/search/candidates/cases.h"
 #include "libplan/search/passes.h"
 
@@ -24,7 +24,7 @@ struct Problem {
 
   Problem with(const PlanRequest& changed) const { return {profile, cluster, graph, changed}; }
   Problem on(const Cluster& other) const { return {profile, other, graph, request}; }
-  std::vector<Finalist> search() const { return search_plans(profile, cluster, graph, request).ranked; }
+  SearchOutcome search() const { return search_plans(profile, cluster, graph, request); }
   void each_case(const std::function<void(const PlanCase&)>& visit) const {
     for_each_case(profile, cluster, graph, request, [&](PlanCase one) {
       one.space.stop.goes_on = [&] { return goes_on(request, progress()); };
@@ -37,8 +37,8 @@ struct Problem {
 /// A partition of this case that keeps to `bytes` per device; empty: none.
 Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t bytes);
 
-/// Every kind of change that helps by itself: copies of shared weights, micro-batches, schedule, recompute;
-/// else devices, or memory. Empty: none does.
-std::string find_remedy(const Problem& problem, const std::optional<Bytes>& smallest_limit);
+/// Every kind of change that was seen to help by itself: copies of shared weights, micro-batches, schedule,
+/// recompute; else devices, or memory. Of `none` it reads the smallest limit.
+void add_remedy(const Problem& problem, Infeasible& none);
 
 }  // namespace pp::plan

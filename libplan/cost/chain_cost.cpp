@@ -36,6 +36,8 @@ ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, std::shared
       seats_(std::move(seats)),
       sharded_(in_flight.sharded),
       unit_(is_bound() ? options.micro_batches.least_time() : 1),
+      least_in_(least_of(chain.least_in)),
+      least_out_(least_of(chain.least_out)),
       least_slowness_(seats_->least_slowness()) {
   // The last micro-batch, whose backward hides an all-reduce, may be the largest.
   if (is_bound()) options_.all_reduce_overlap *= options_.micro_batches.most_time() / unit_;
@@ -58,8 +60,8 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   if (has_server(in_flight.policy)) place.server = seat.server;
   place.asks_devices = asks_devices(seat.in.link) || asks_devices(seat.out.link);
   if (place.asks_devices) {
-    place.least_received = handling(least_of(chain_.least_in), seat.in.link);
-    place.least_sent = handling(least_of(chain_.least_out), seat.out.link);
+    place.least_received = handling(least_in_, seat.in.link);
+    place.least_sent = handling(least_out_, seat.out.link);
   }
   place.turns = options_.micro_batches.turns(replicas, &MicroBatches::time) / unit_;
   place.messages = options_.micro_batches.turns(replicas, &MicroBatches::bytes) / place.turns;

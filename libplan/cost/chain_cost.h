@@ -91,8 +91,9 @@ class ChainCost final : public StageCost, public ExactMemory {
   const Chain& chain_;
   LoadOptions options_;
   std::shared_ptr<const Seats> seats_;
-  bool sharded_;  ///< InFlight::sharded
-  double unit_;   ///< time of the chain's micro-batch, relative to the largest
+  bool sharded_;                   ///< InFlight::sharded
+  double unit_;                    ///< time of the chain's micro-batch, relative to the largest
+  Exchange least_in_, least_out_;  ///< over all inner boundaries
   double least_slowness_ = 1;
   std::vector<Place> places_;
   using Key = std::tuple<std::int64_t, HandOver, HandOver>;

@@ -8,12 +8,13 @@
 namespace pp::plan {
 namespace {
 
+using Levels = std::span<const Level>;
 using LinkOf = Link (*)(const Level&);
 
-Link slowest_of(const Cluster& cluster, LinkOf link_of_level) {
-  if (cluster.levels.empty()) return {};
-  Link slowest = link_of_level(cluster.levels.front());
-  for (const Level& level : cluster.levels) {
+Link slowest_of(Levels levels, LinkOf link_of_level) {
+  if (levels.empty()) return {};
+  Link slowest = link_of_level(levels.front());
+  for (const Level& level : levels) {
     const Link link = link_of_level(level);
     slowest.bandwidth = std::min(slowest.bandwidth, link.bandwidth);
     slowest.latency = std::max(slowest.latency, link.latency);
@@ -28,10 +29,10 @@ Link slowest_of(const Cluster& cluster, LinkOf link_of_level) {
   return slowest;
 }
 
-Link fastest_of(const Cluster& cluster, LinkOf link_of_level) {
-  if (cluster.levels.empty()) return {};
-  Link fastest = link_of_level(cluster.levels.front());
-  for (const Level& level : cluster.levels) {
+Link fastest_of(Levels levels, LinkOf link_of_level) {
+  if (levels.empty()) return {};
+  Link fastest = link_of_level(levels.front());
+  for (const Level& level : levels) {
     const Link link = link_of_level(level);
     fastest.bandwidth = std::max(fastest.bandwidth, link.bandwidth);
     fastest.latency = std::min(fastest.latency, link.latency);
@@ -112,10 +113,6 @@ AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Lin
           {within.excess.front(), {from * shared, per_byte / shared}}};
 }
 
-std::array<AllReduceForm, 2> flat_forms(int replicas, const Link& link) {
-  return {ring_all_reduce(replicas, link), tree_all_reduce(replicas, link)};
-}
-
 Link link_of(const Level& level) {
   return {level.bandwidth, level.latency, level.message_cost, level.overlap, level.duplex};
 }
@@ -139,13 +136,13 @@ Link link_between(const Cluster& cluster, int first, int second) {
   return level != nullptr ? link_of(*level) : slowest_link(cluster);
 }
 
-Link slowest_link(const Cluster& cluster) { return slowest_of(cluster, link_of); }
-Link fastest_link(const Cluster& cluster) { return fastest_of(cluster, link_of); }
+Link slowest_link(const Cluster& cluster) { return slowest_of(cluster.levels, link_of); }
+Link fastest_link(const Cluster& cluster) { return fastest_of(cluster.levels, link_of); }
 Links slowest_links(const Cluster& cluster) {
-  return {slowest_of(cluster, link_of), slowest_of(cluster, sum_link_of)};
+  return {slowest_of(cluster.levels, link_of), slowest_of(cluster.levels, sum_link_of)};
 }
 Links fastest_links(const Cluster& cluster) {
-  return {fastest_of(cluster, link_of), fastest_of(cluster, sum_link_of)};
+  return {fastest_of(cluster.levels, link_of), fastest_of(cluster.levels, sum_link_of)};
 }
 
 std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<const int> devices) {
@@ -178,15 +175,14 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
 std::vector<AllReduceForm> least_all_reduce_forms(const Cluster& cluster, int replicas) {
   if (replicas == 1 || cluster.levels.empty()) return {};
   // So many devices cross at least the innermost level that holds them.
-  Cluster crossed = cluster;
-  std::erase_if(crossed.levels, [&](const Level& level) { return level.devices < replicas; });
-  if (crossed.levels.empty()) crossed.levels = {cluster.levels.back()};
-  const Link fastest = fastest_of(crossed, sum_link_of);
+  const Levels levels(cluster.levels);
+  const auto holds = [&](const Level& level) { return level.devices >= replicas; };
+  const auto inside = std::ranges::find_if(levels.first(levels.size() - 1), holds) - levels.begin();
+  const Link fastest = fastest_of(levels.subspan(at(inside)), sum_link_of);
   std::vector<AllReduceForm> forms{ring_all_reduce(replicas, fastest), tree_all_reduce(replicas, fastest)};
   const Level& inner = cluster.levels.front();
-  Cluster outside = cluster;
-  outside.levels.erase(outside.levels.begin());
-  for (int group = 2; group <= inner.devices && group < replicas && !outside.levels.empty(); ++group) {
+  const Levels outside = levels.subspan(1);
+  for (int group = 2; group <= inner.devices && group < replicas && !outside.empty(); ++group) {
     if (replicas % group == 0) {
       forms.push_back(two_level_all_reduce(replicas / group, group, inner.cards, sum_link_of(inner),
                                            fastest_of(outside, sum_link_of)));

@@ -43,8 +43,6 @@ AllReduceForm tree_all_reduce(int replicas, const Link& link);
 /// A ring inside each of `nodes` nodes with `per_node` replicas, then one across them over `cards` network
 /// cards a node.
 AllReduceForm two_level_all_reduce(int nodes, int per_node, int cards, const Link& inside, const Link& between);
-/// Ring and tree over one link.
-std::array<AllReduceForm, 2> flat_forms(int replicas, const Link& link);
 
 Link link_of(const Level& level);
 /// The link over which a ring of all devices of the level takes what their all-reduce was measured to take;

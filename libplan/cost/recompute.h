@@ -41,6 +41,12 @@ struct EnumNames<plan::RecomputeMode> {
                                     std::pair{plan::RecomputeMode::always, "always"sv},
                                     std::pair{plan::RecomputeMode::automatic, "auto"sv}};
 };
+template <>
+struct EnumNames<plan::RecomputeExtent> {
+  static constexpr std::array table{std::pair{plan::RecomputeExtent::any, "any"sv},
+                                    std::pair{plan::RecomputeExtent::uniform, "uniform"sv},
+                                    std::pair{plan::RecomputeExtent::first_blocks, "first_blocks"sv}};
+};
 }  // namespace pp
 
 namespace pp::plan {

@@ -96,15 +96,18 @@ double Seats::least_slowness() const {
   return least;
 }
 
-Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit) {
+Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit, const Cluster* least) {
   Seats seats{.devices = devices};
   for (int q = 1; q <= devices; ++q) {
     Seat& seat = seats.all.emplace_back();
     seat.in.link = seat.out.link = links.messages;
     seat.limit = limit;
     seat.server = server_ways(q, links.messages);
-    if (q == 1) continue;
-    seat.all_reduce = {ring_all_reduce(q, links.sums), tree_all_reduce(q, links.sums)};
+    if (least != nullptr) {
+      seat.all_reduce = least_all_reduce_forms(*least, q);
+    } else if (q > 1) {
+      seat.all_reduce = {ring_all_reduce(q, links.sums), tree_all_reduce(q, links.sums)};
+    }
   }
   return seats;
 }

@@ -56,8 +56,9 @@ struct Seats {
   double least_slowness() const;
 };
 
-/// Up to `devices` devices that are all alike, as fast as the profile's, behind one kind of link.
-Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit);
+/// Up to `devices` devices that are all alike, as fast as the profile's, behind one kind of link. `least`: they
+/// take the least all-reduce that there is in this cluster, else a ring or a tree over that link.
+Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit, const Cluster* least = nullptr);
 
 /// Of equal seats those of stages with `replicas`: on the first devices of the cluster, of which a stage before
 /// and one behind leave the node. Times of cuts are at most that.

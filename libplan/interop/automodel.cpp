@@ -35,7 +35,7 @@ std::string pipeline_text(const Plan& plan, const detail::Lane& lane,
 
 /// Activation checkpointing is a setting of the whole model there.
 bool all_again(const Plan& plan, detail::Lane& lane, detail::LossList& lost) {
-  const bool all = plan.schedule.recompute == RecomputePolicy::always;
+  const bool all = plan.schedule.recompute == RecomputePolicy::always || detail::is_checkpointed(plan);
   detail::LossList said(Losses::leave_out);
   detail::leave_out_recompute(plan, lane, all ? said : lost);
   return all;
@@ -62,6 +62,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
   detail::Lane lane = detail::lane_of(plan, kAutoModelName);
   const auto modules = detail::stage_modules(plan, kAutoModelName, lost);
   const bool again = all_again(plan, lane, lost);
+  detail::leave_out_unsaid(plan, lane, {}, lost);
   if (plan.training.precision == Precision::mixed)
     lost.add("it keeps weights in the type they are loaded in; plan with --precision autocast");
   const Training& training = plan.training;
@@ -82,7 +83,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       "\n\ndistributed:\n  strategy: fsdp2\n  dp_size: " + std::to_string(lane.replicas()) +
       "\n  tp_size: " + std::to_string(plan.tensor_degree) +
       "\n  pp_size: " + std::to_string(lane.programs.size()) +
-      "\n  cp_size: 1\n  sequence_parallel: " + (plan.tensor_degree > 1 ? "true" : "false") +
+      "\n  cp_size: 1\n  sequence_parallel: " + (detail::splits_sequence(plan) ? "true" : "false") +
       "\n  activation_checkpointing: " + (again ? "true" : "false") + "\n" +
       pipeline_text(plan, lane, modules) +
       "\ndataset:  # yours\n  _target_: nemo_automodel.components.datasets.llm.mock_iterable_dataset."
@@ -91,7 +92,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       "\ndataloader:\n  _target_: torch.utils.data.DataLoader\n  batch_size: null\n\n"
       "loss_fn:\n  _target_: nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy\n\n"
       "optimizer:\n  _target_: torch.optim." +
-      std::string(training.optimizer == OptimizerName::adam ? "Adam" : "AdamW") + "\n  lr: 1.0e-5  # yours\n";
+      detail::optimizer_class(training.optimizer) + "\n  lr: 1.0e-5  # yours\n";
   out.files = {{"config.yaml", std::move(text)}};
   if (pipeline) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back({"README.md", detail::trainer_readme(plan, lane, automodel_notes(plan), out.lost)});

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "libplan/interop/trainer_export.h"
 #include "libplan/plan_recompute.h"
+#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
@@ -165,6 +165,21 @@ std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const s
   return count;
 }
 
+void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost) {
+  std::vector<std::string> others;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    if (l >= row.begins[0] && l < row.end) continue;
+    const std::string& op = model.graph.layers[l].op;
+    const bool head = l + 1 == model.layers.size() && op == "linear";
+    const bool usual = op.ends_with("embedding") || op.ends_with("_norm");
+    if (!model.layers[l].parameters.empty() && !head && !usual) others.push_back(model.graph.layers[l].name);
+  }
+  if (others.empty()) return;
+  lost.add(counted(std::ssize(others), "layer") + " beside its embedding, blocks, norm and head, " +
+           others.front() + (others.size() > 1 ? " to " + others.back() : "") +
+           ": the plan counts them, and it has none");
+}
+
 LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row) {
   LanguageSizes sizes;
   const ResolvedLayer& first = model.layers[row.begins[0]];
@@ -186,6 +201,7 @@ LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row) {
 
 BlockRecompute block_recompute(const Plan& plan, const BlockRow& row) {
   using Kind = BlockRecompute::Kind;
+  if (is_checkpointed(plan)) return {Kind::full};
   const auto whole_stages = whole_recomputes(plan);
   const bool by_stage = std::ranges::any_of(whole_stages, [](const auto& op) { return op.has_value(); });
   if (by_stage && plan.schedule.recompute != RecomputePolicy::always) return {Kind::other};

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/interop/trainer_export.h"
 
 namespace pp::plan::detail {
 
@@ -25,6 +25,10 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer);
 /// How many blocks each stage has. Throws pp::Error (data) where a stage begins inside a block, or what stands
 /// before and behind the row is not in the first and last stage.
 std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const std::string& trainer);
+
+/// Adds the layers with weights outside the row that are neither embedding, norm nor head: those of a vision
+/// tower, say.
+void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost);
 
 /// Sizes of a language model, as far as the layers say them; 0: they do not.
 struct LanguageSizes {

@@ -26,8 +26,17 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 HERE = pathlib.Path(__file__).resolve().parent
 SETTINGS = json.loads((HERE / "settings.json").read_text())
 F = torch.nn.functional
-LOSSES = {"cross_entropy": lambda logits, label: F.cross_entropy(logits.flatten(0, -2), label.flatten()),
-          "mse": F.mse_loss, "binary_cross_entropy": F.binary_cross_entropy_with_logits}
+SAID = SETTINGS["loss_attributes"]
+
+
+def cross_entropy(logits, label):
+    if logits.dim() > 3:  # of pixels, whose classes come first
+        return F.cross_entropy(logits, label, **SAID)
+    return F.cross_entropy(logits.flatten(0, -2), label.flatten(), **SAID)
+
+
+LOSSES = {"cross_entropy": cross_entropy, "mse": F.mse_loss,
+          "binary_cross_entropy": F.binary_cross_entropy_with_logits}
 
 
 def find(name):
@@ -86,12 +95,15 @@ def main():
     example = tuple(x[:SETTINGS["micro_batch_size"]] for x in batch[:-1])
     stages, schedule = make_schedule(find(options.factory).to(dtype).train(), example, LOSSES[options.loss], device,
                                      worker, pipelines[replica])
-    parameters = [p for stage in stages for p in stage.submod.parameters()]
+    parameters = [p for stage in stages for p in stage.submod.parameters() if p.requires_grad]
     arguments = {"lr": options.lr, "weight_decay": options.weight_decay}
     if SETTINGS["optimizer"] == "SGD":
         arguments["momentum"] = options.momentum
     optimizer_class = getattr(torch.optim, SETTINGS["optimizer"])
-    if SETTINGS["shard"] == "optimizer":
+    optimizer = None  # of stages that train nothing
+    if not parameters:
+        pass
+    elif SETTINGS["shard"] == "optimizer":
         optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class, process_group=copies[worker], **arguments)
     else:
         optimizer = optimizer_class(parameters, **arguments)
@@ -99,15 +111,18 @@ def main():
     for step in range(options.steps):
         *inputs, target = (torch.cat(x.tensor_split(SETTINGS["micro_batches"])[replica::replicas]).to(device)
                            for x in batch)
-        optimizer.zero_grad()
+        for p in parameters:
+            p.grad = None
         losses = []
         with autocast:
             schedule.step(*(inputs if stages[0].is_first else ()), target=target if stages[-1].is_last else None,
                           losses=losses)
         for p in parameters if replicas > 1 else ():
-            dist.all_reduce(p.grad, group=copies[worker])
-            p.grad /= replicas
-        optimizer.step()
+            if p.grad is not None:  # some weights are not used
+                dist.all_reduce(p.grad, group=copies[worker])
+                p.grad /= replicas
+        if optimizer:
+            optimizer.step()
         if stages[-1].is_last:
             loss = torch.stack(losses).mean()
             if replicas > 1:

@@ -128,10 +128,11 @@ std::string recompute_arguments(const Plan& plan, const detail::BlockRow& row, d
   return {};
 }
 
-/// Of a tensor group: its activations between products are split along the sequence.
+/// Of a tensor group.
 std::string tensor_arguments(const Plan& plan) {
   if (plan.tensor_degree == 1) return {};
-  return argument("tensor-model-parallel-size", plan.tensor_degree) + "--sequence-parallel\n";
+  return argument("tensor-model-parallel-size", plan.tensor_degree) +
+         (detail::splits_sequence(plan) ? "--sequence-parallel\n" : "");
 }
 
 std::string rank_arguments(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
@@ -217,6 +218,8 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
   const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
+  detail::leave_out_others(model, row, lost);
+  detail::leave_out_unsaid(plan, lane, {}, lost);
   const std::string recompute = recompute_arguments(plan, row, lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);

@@ -1,9 +1,12 @@
 // Source: torch 2.11, torch/distributed/pipelining: `pipeline()` cuts where a named module begins, a pipeline
 // schedule's `_load_csv` reads rows of stage, kind and micro-batch. TorchTitan and NeMo AutoModel take the same
 // two from their configuration.
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "libplan/interop/torch_launcher.h"
 #include "libplan/interop/trainer_export.h"
@@ -15,6 +18,8 @@ namespace pp::plan {
 namespace {
 
 const std::string kTorchPipeliningName = "torch.distributed.pipelining";
+/// Those of launch.py.
+constexpr std::array kLosses{"binary_cross_entropy"sv, "cross_entropy"sv, "mse"sv};
 
 /// The runtime hands tensors from a stage to the next one only, and data to the first.
 void check_edges(const ResolvedModel& model, const std::vector<int>& stage_of, const std::string& trainer) {
@@ -98,17 +103,6 @@ std::vector<std::vector<std::string>> modules_of(const Plan& plan, const std::ve
   return stages;
 }
 
-std::string optimizer_class(OptimizerName name) {
-  switch (name) {
-    case OptimizerName::sgd: return "SGD";
-    case OptimizerName::adam: return "Adam";
-    case OptimizerName::adamw: return "AdamW";
-    case OptimizerName::rmsprop: return "RMSprop";
-    case OptimizerName::adagrad: return "Adagrad";
-  }
-  return {};
-}
-
 /// Rank w + r * workers is worker w of replica r.
 Json device_map(const Plan& plan, const detail::Lane& lane) {
   Json ranks = Json::array();
@@ -124,6 +118,14 @@ Json device_map(const Plan& plan, const detail::Lane& lane) {
   return ranks;
 }
 
+Json loss_attributes(const Plan& plan) {
+  Json attributes = Json::object();
+  if (!plan.model.loss) return attributes;
+  for (const auto& [name, value] : plan.model.loss->attributes)
+    std::visit([&](const auto& said) { attributes[name] = said; }, value);
+  return attributes;
+}
+
 Json settings_of(const Plan& plan, const detail::Lane& lane) {
   const int samples = plan.training.mini_batch / plan.training.micro_batches;
   return {{"model", plan.model.name},
@@ -135,8 +137,9 @@ Json settings_of(const Plan& plan, const detail::Lane& lane) {
           {"dtype", name_of(plan.training.dtype)},
           {"precision", name_of(plan.training.precision)},
           {"shard", name_of(plan.training.shard)},
-          {"optimizer", optimizer_class(plan.training.optimizer)},
+          {"optimizer", detail::optimizer_class(plan.training.optimizer)},
           {"loss", plan.model.loss ? plan.model.loss->op : ""},
+          {"loss_attributes", loss_attributes(plan)},
           {"ranks", device_map(plan, lane)}};
 }
 
@@ -153,15 +156,13 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
   detail::Lane lane = detail::lane_of(plan, kTorchPipeliningName);
   const Json modules = detail::stage_modules(plan, kTorchPipeliningName, lost);
-  if (plan.training.memory_format != MemoryFormat::contiguous)
-    lost.add("tensors are contiguous between its stages, not " +
-             std::string(name_of(plan.training.memory_format)));
+  detail::leave_out_unsaid(plan, lane, {.model = true, .overlap = false, .recomputing = false}, lost);
   if (plan.training.precision == Precision::mixed)
     lost.add("launch.py keeps no float32 copies of half weights; plan with --precision autocast");
-  if (plan.training.autocast == Autocast::float16)
-    lost.add("launch.py casts products to bfloat16, not to float16");
   if (plan.tensor_degree > 1)
     lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
+  if (plan.model.loss && std::ranges::find(kLosses, plan.model.loss->op) == kLosses.end())
+    lost.add("launch.py has no loss " + plan.model.loss->op + "; put one into its LOSSES");
   detail::leave_out_recompute(plan, lane, lost);
   TrainerExport out;
   out.lost = lost.settle(kTorchPipeliningName);

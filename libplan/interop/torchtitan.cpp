@@ -232,6 +232,8 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kTorchTitanName);
   const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTorchTitanName);
+  detail::leave_out_others(model, row, lost);
+  detail::leave_out_unsaid(plan, lane, {}, lost);
   const detail::LanguageSizes sizes = detail::language_sizes(model, row);
   const std::string mode = checkpoint_mode(plan, row, lane, lost);
   const auto order = detail::rank_order(plan, lane);

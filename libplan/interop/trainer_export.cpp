@@ -18,6 +18,11 @@ void check_step(const Plan& plan, const std::string& trainer, Copies copies) {
         "schedule " + plan.schedule.name +
             " updates weights while micro-batches are in flight; plan with a synchronous one, --schedule 1f1b");
   }
+  if (plan.predicted.swap.bandwidth.value > 0)
+    refuse_plan(trainer,
+                "schedule " + plan.schedule.name +
+                    " keeps weights on the host and loads them for every operation; plan with another, "
+                    "--schedule 1f1b");
   if (!plan.tied.empty() && copies == Copies::refused) {
     refuse_plan(trainer, plan.tied.front().parameter +
                              " has copies in several stages, whose gradients nobody there would add; plan with "
@@ -110,6 +115,49 @@ Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
     }
   }
   return lane;
+}
+
+std::string optimizer_class(OptimizerName name) {
+  switch (name) {
+    case OptimizerName::sgd: return "SGD";
+    case OptimizerName::adam: return "Adam";
+    case OptimizerName::adamw: return "AdamW";
+    case OptimizerName::rmsprop: return "RMSprop";
+    case OptimizerName::adagrad: return "Adagrad";
+  }
+  return {};
+}
+
+bool is_checkpointed(const Plan& plan) { return plan.context.contains("checkpoint"); }
+
+bool splits_sequence(const Plan& plan) {
+  const auto said = plan.context.find("sequence_parallel");
+  return plan.tensor_degree > 1 && (said == plan.context.end() || said->second == "true");
+}
+
+void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost) {
+  const Training& training = plan.training;
+  if (training.memory_format != MemoryFormat::contiguous)
+    lost.add("tensors are contiguous between its stages, not " + std::string(name_of(training.memory_format)));
+  if (training.autocast == Autocast::float16) lost.add("it casts products to bfloat16, not to float16");
+  if (!carried.overlap && lane.replicas() > 1 && plan.predicted.all_reduce_overlap > 0)
+    lost.add(
+        "gradients are added up after the last backward and not behind it; plan with --all-reduce-overlap 0");
+  if (!carried.recomputing && is_checkpointed(plan))
+    lost.add(
+        "no block runs again, as the profile has it: stages keep their activations and need more memory than "
+        "planned; estimate without --checkpoint");
+  if (carried.model) return;
+  if (training.dtype == DType::float64) lost.add("it trains in float32 or bfloat16, not in float64");
+  const auto frozen = std::ranges::find_if(plan.model.layers, [](const Layer& l) { return !l.frozen.none(); });
+  if (frozen != plan.model.layers.end())
+    lost.add("frozen weights, such as those of " + frozen->name +
+             ": it trains all, which takes longer than planned");
+  for (std::size_t i = 0; i < plan.model.inputs.size(); ++i) {
+    const DataTensor& input = plan.model.inputs[i];
+    if (i > 0 || is_floating(input.type.dtype))
+      lost.add("its data are tokens: nothing gives " + input.name + " to the model");
+  }
 }
 
 std::string schedule_csv(const Lane& lane) {

@@ -82,6 +82,22 @@ enum class Copies { refused, allowed };
 /// updated otherwise than once per step, or that share weights over stages.
 Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies = Copies::refused);
 
+/// What of a plan, beside its stages and orders, an export carries; the rest is lost.
+struct Carried {
+  bool model = false;       ///< all of it, as it is: inputs beside tokens, frozen weights, any type
+  bool overlap = true;      ///< all-reduces hide behind the last backward
+  bool recomputing = true;  ///< blocks that a profile counts as recomputed (is_checkpointed())
+};
+void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
+
+/// Of torch.optim: `AdamW`.
+std::string optimizer_class(OptimizerName name);
+
+/// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.
+bool is_checkpointed(const Plan& plan);
+/// Whether the members of a tensor group split what is between their products along the sequence.
+bool splits_sequence(const Plan& plan);
+
 /// The programs of a lane in PyTorch's exchange form, a row per rank.
 std::string schedule_csv(const Lane& lane);
 

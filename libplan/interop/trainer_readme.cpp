@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "libplan/request/request_context.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -31,11 +32,11 @@ std::string memory_of(const Plan& plan) {
   Bytes least = plan.devices.front().memory;
   for (const Device& device : plan.devices) least = std::min(least, device.memory);
   if (least.value <= 0) return "";
-  const auto limit = plan.context.find("memory_limit_bytes");
-  const bool given = limit != plan.context.end();
+  PlanRequest request;
+  read_options(request, plan.context);
   return " of " + pp::to_text(least) + ", planned within " +
-         (given ? pp::to_text(Bytes(std::stoll(limit->second))) + " (--memory-limit)"
-                : std::string("95 % of it; --memory-limit plans with less"));
+         (request.memory_limit ? pp::to_text(*request.memory_limit) + " (--memory-limit)"
+                               : std::string("95 % of it; --memory-limit plans with less"));
 }
 
 std::string promise(const Plan& plan) {

@@ -17,6 +17,7 @@ double share_of(Seconds part, Seconds whole) { return whole > Seconds{} ? part /
 
 /// `12.5 %`; what rounds to nothing without being nothing is `under 0.1 %`.
 std::string percent(double share) {
+  if (!std::isfinite(share)) return "-";
   if (share > 0 && share < 0.0005) return "under 0.1 %";
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);

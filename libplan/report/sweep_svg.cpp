@@ -131,9 +131,12 @@ class SweepChart {
   }
 
  private:
+  /// Without a plan of any count, where the count was free, a combination stands at the left edge.
   double x(int micro_batches) const {
-    const double span = std::log2(sweep_.counts.back()) - std::log2(sweep_.counts.front());
-    const double share = span > 0 ? (std::log2(micro_batches) - std::log2(sweep_.counts.front())) / span : 0.5;
+    if (micro_batches == 0) return kLeft;
+    const int least = sweep_.counts.front() > 0 ? sweep_.counts.front() : sweep_.counts[1];
+    const double span = std::log2(sweep_.counts.back()) - std::log2(least);
+    const double share = span > 0 ? (std::log2(micro_batches) - std::log2(least)) / span : 0.5;
     return kLeft + kInset + share * (width_ - kLeft - kRight - 2 * kInset);
   }
 
@@ -151,7 +154,7 @@ class SweepChart {
 
   static std::string describe(const SweepRow& row) {
     return row.schedule + ", " + counted(row.devices, "device") + ", " +
-           counted(row.micro_batches, "micro-batch");
+           (row.micro_batches > 0 ? counted(row.micro_batches, "micro-batch") : "any micro-batches");
   }
 
   std::vector<LegendItem> legend_items() const {
@@ -233,9 +236,10 @@ class SweepChart {
     for (const int count : sweep_.counts) {
       for (const Plot& plot : {step_, bubble_, memory_})
         svg.line(x(count), plot.top, x(count), plot.bottom(), "grid");
-      const double half = text_width(std::to_string(count)) / 2;
+      const std::string label = count > 0 ? std::to_string(count) : "any";
+      const double half = text_width(label) / 2;
       if (x(count) - half < free_from) continue;
-      svg.text(x(count), memory_.bottom() + 16, "t", std::to_string(count), TextAnchor::middle);
+      svg.text(x(count), memory_.bottom() + 16, "t", label, TextAnchor::middle);
       free_from = x(count) + half + 4;
     }
     svg.text((kLeft + width_ - kRight) / 2, memory_.bottom() + 36, "t", "micro-batches", TextAnchor::middle);

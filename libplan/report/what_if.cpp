@@ -27,11 +27,6 @@ std::optional<Plan> best_plan(const Profile& profile, const Cluster& cluster, Pl
   return std::get<Plan>(std::move(result));
 }
 
-Cluster with_bandwidth(Cluster cluster, double factor) {
-  for (Level& level : cluster.levels) level.bandwidth.value *= factor;
-  return cluster;
-}
-
 Bytes scaled(Bytes bytes, double factor) {
   constexpr double kMost = 9e18;
   return Bytes(static_cast<std::int64_t>(std::min(static_cast<double>(bytes.value) * factor, kMost)));
@@ -173,8 +168,11 @@ std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Clus
   constexpr double kMoreMemory = 1.1;
   Changes changes(profile);
   const std::string unit = plan.tensor_degree > 1 ? "tensor group" : "device";
-  changes.add("one more " + unit + " (" + std::to_string(cluster.devices.size() + 1) + " in all)",
-              with_one_more_device(cluster), request);
+  const Cluster grown = with_one_more(cluster);
+  const auto added = std::ssize(grown.devices) - std::ssize(cluster.devices);
+  changes.add("one more " + (added > 1 ? "node of " + counted(added, unit) : unit) + " (" +
+                  std::to_string(grown.devices.size()) + " in all)",
+              grown, request);
   changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
   if (memory == MemoryLimits::yes) {
     PlanRequest larger = request;

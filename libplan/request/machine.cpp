@@ -25,6 +25,14 @@ void widen(Level& level, int devices) {
   level.devices = devices;
 }
 
+void add_device(Cluster& cluster, Device device) {
+  device.id = DeviceId{number(cluster.devices.back().id) + 1};
+  cluster.devices.push_back(std::move(device));
+  if (cluster.levels.empty()) return;
+  Level& outermost = cluster.levels.back();
+  widen(outermost, std::max(outermost.devices, static_cast<int>(cluster.devices.size())));
+}
+
 }  // namespace
 
 Cluster first_devices(const Cluster& cluster, int devices) {
@@ -61,13 +69,32 @@ Cluster some_devices(const Cluster& cluster, std::span<const int> positions) {
 
 Cluster with_one_more_device(Cluster cluster) {
   Device copy = cluster.devices.back();
-  copy.id = DeviceId{number(copy.id) + 1};
   copy.index += 1;
   copy.cores.clear();
-  cluster.devices.push_back(copy);
-  if (!cluster.levels.empty()) {
-    Level& outermost = cluster.levels.back();
-    widen(outermost, std::max(outermost.devices, static_cast<int>(cluster.devices.size())));
+  add_device(cluster, std::move(copy));
+  return cluster;
+}
+
+Cluster with_one_more(Cluster cluster) {
+  const std::string& last = cluster.devices.back().node;
+  const auto in_node = at(static_cast<int>(std::ranges::count(cluster.devices, last, &Device::node)));
+  if (in_node == 1 || in_node == cluster.devices.size() || !has_equal_nodes(cluster))
+    return with_one_more_device(std::move(cluster));
+  const std::string node = last + "+";
+  for (std::size_t d = cluster.devices.size() - in_node, end = cluster.devices.size(); d < end; ++d) {
+    Device copy = cluster.devices[d];
+    copy.node = node;
+    add_device(cluster, std::move(copy));
+  }
+  return cluster;
+}
+
+Cluster with_bandwidth(Cluster cluster, double factor) {
+  for (Level& level : cluster.levels) {
+    level.bandwidth.value *= factor;
+    if (!level.all_reduce) continue;
+    level.all_reduce->bandwidth.value *= factor;
+    level.all_reduce->beyond.value *= factor;
   }
   return cluster;
 }

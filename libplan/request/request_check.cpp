@@ -136,6 +136,10 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
 }
 
 void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
+  std::vector<int> position(at(graph.size()));  // in which cuts count
+  std::iota(position.begin(), position.end(), 0);
+  for (std::size_t p = 0; p < request.layer_order.size(); ++p)
+    position[at(request.layer_order[p])] = static_cast<int>(p);
   for (std::size_t i = 0; i < request.cuts.size(); ++i) {
     const int cut = request.cuts[i];
     if (cut < 1 || cut >= graph.size()) {
@@ -146,7 +150,8 @@ void check_cuts(const PlanGraph& graph, const PlanRequest& request) {
              std::to_string(request.cuts[i - 1]) + "; list them in ascending order");
     }
     const auto parts = [&](const std::vector<int>& group) {
-      return cut > group.front() && cut <= group.back();
+      const auto [first, last] = std::ranges::minmax(group, {}, [&](int layer) { return position[at(layer)]; });
+      return cut > position[at(first)] && cut <= position[at(last)];
     };
     const auto separates = [&](const std::vector<int>& group) {
       return "cuts: boundary " + std::to_string(cut) + " separates layers " +

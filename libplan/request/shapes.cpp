@@ -76,16 +76,22 @@ bool is_aligned(const Cluster& cluster, int replicas) {
 }
 
 /// Pipelines of equal replicas, of as many stages as there are devices or layers for: of each number of turns
-/// that a replica takes (streams, with 0 micro-batches: of all numbers of replicas) the one with fewest. On
-/// most devices first, whose plans spare the others a search.
+/// that a replica takes (streams, with 0 micro-batches: of all numbers of replicas) the one with fewest; where
+/// replicas share the optimizer's state, also the one with most for as many stages, which hold less. On most
+/// devices first, whose plans spare the others a search.
 std::vector<SearchPart> large_parts(const SearchPart& whole, int micro_batches, const Cluster& cluster) {
   std::vector<SearchPart> parts;
-  int last = 0;  // turns
+  int last = 0, longest = 0;  // turns, and stages of the first with so many
+  std::size_t first = 0;
   for (int q = whole.space.min_replicas; q <= whole.space.replica_limit(); ++q) {
     const int turns = micro_batches == 0 ? q : (micro_batches + q - 1) / q;
     const int stages = std::min(whole.space.devices / q, whole.space.layers);
-    if (turns == last || stages < whole.space.exact_stages || !is_aligned(cluster, q)) continue;
+    const bool again = turns == last;
+    if (again && (!whole.in_flight.sharded || stages < longest)) continue;
+    if (stages < whole.space.exact_stages || !is_aligned(cluster, q)) continue;
     last = turns;
+    if (!again) first = parts.size(), longest = stages;
+    parts.resize(std::min(parts.size(), first + 1), whole);
     SearchPart& part = parts.emplace_back(whole);
     part.space.min_replicas = part.space.max_replicas = q;
     part.space.devices = q * stages;

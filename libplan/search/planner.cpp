@@ -1,6 +1,7 @@
 #include "libplan/search/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "libplan/plan_recompute.h"
 #include "libplan/request/request.h"
+#include "libplan/request/request_context.h"
 #include "libplan/schedule/limits.h"
 #include "libplan/search/certificate.h"
 #include "libplan/search/passes.h"
@@ -24,6 +26,7 @@ std::string joined(const std::vector<int>& numbers, const char* separator) {
 }
 
 std::string percent(double share) {
+  if (!std::isfinite(share)) return "-";
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
   return text;
@@ -125,39 +128,15 @@ void add_stages(Plan& plan, const Finalist& best, const Cluster& cluster) {
   }
 }
 
-/// Options that shaped the plan; nothing of host, path or time.
+/// Options that shaped the plan, and what the search found; nothing of host, path or time.
 Context plan_context(const Profile& profile, const PlanRequest& request, const Finalist& best) {
   Context context{{"tool", "pp-plan"}, {"version", PP_VERSION}};
-  context["schedule"] = request.schedule;
   if (profile.mode == ProfileMode::estimated) context["times"] = "estimated";
-  if (request.allow_async) context["allow_async"] = "true";
-  if (request.extrapolate) context["extrapolate"] = "true";
-  if (request.linear_batch) context["linear_batch"] = "true";
-  if (request.force_units) context["force_units"] = "true";
-  if (!request.trainer.empty()) context["for"] = request.trainer;
-  context["micro_batches"] = request.micro_batches ? std::to_string(*request.micro_batches) : "auto";
-  if (request.micro_batch_size) context["micro_batch_size"] = std::to_string(*request.micro_batch_size);
-  if (request.stages) context["stages"] = std::to_string(*request.stages);
-  if (request.max_stages) context["max_stages"] = std::to_string(*request.max_stages);
-  if (request.memory_limit) context["memory_limit_bytes"] = std::to_string(request.memory_limit->value);
-  const auto list = [&](const char* name, const std::vector<int>& numbers, const char* separator) {
-    if (!numbers.empty()) context[name] = joined(numbers, separator);
-  };
-  if (request.placement != Placement::automatic) context["placement"] = std::string(name_of(request.placement));
-  if (request.cut_at)
-    context["cut_at"] = request.cut_at->depth == 0 ? "block" : std::to_string(request.cut_at->depth);
-  list("cuts", request.cuts, ",");
-  list("replicas", request.replicas, "-");
-  if (request.recompute != RecomputeMode::never) context["recompute"] = std::string(name_of(request.recompute));
-  if (best.schedule->rules == RuleSet::swapped) {
-    context["prefetch"] = best.prefetch ? "true" : "false";
-  }
-  if (request.shard != ShardChoice::none) context["shard"] = std::string(name_of(request.shard));
-  if (request.all_reduce_overlap)
-    context["all_reduce_overlap"] = dump_json_compact(Json(*request.all_reduce_overlap));
-  if (request.tied == TiedWeights::copies) context["tied"] = "copies";
-  context["window"] = request.window ? std::string(name_of(*request.window)) : "auto";
-  list("window", best.windows.empty() ? request.windows : best.windows, ",");
+  for (const char* const key : {"checkpoint", "sequence_parallel"})  // what its estimate assumes of the trainer
+    if (const auto said = profile.context.find(key); said != profile.context.end()) context.insert(*said);
+  add_options(context, request);
+  if (!best.windows.empty()) context["window"] = joined(best.windows, ",");
+  if (best.schedule->rules == RuleSet::swapped) context["prefetch"] = best.prefetch ? "true" : "false";
   return context;
 }
 
@@ -284,7 +263,9 @@ std::variant<RankedPlans, NoPlan> find_plans(const Profile& profile, const Clust
   known.all_reduce_overlap = all_reduce_overlap(cluster, request);
   SearchOutcome outcome = search_plans(profile, cluster, graph, known);
   if (request.tied == TiedWeights::copies) prefer_one_stage(outcome, profile, cluster, known);
-  if (!outcome.ranked.empty()) return ranked_plans(outcome, profile, cluster, request, others);
+  PlanRequest said = request;
+  if (request.tied == TiedWeights::stage) said.tied = asked.tied;
+  if (!outcome.ranked.empty()) return ranked_plans(outcome, profile, cluster, said, others);
   if (outcome.cut_short) refuse_unfinished();
   if (!outcome.endless.empty()) refuse_endless(outcome.endless);
   return NoPlan{outcome.short_by, outcome.short_schedule};

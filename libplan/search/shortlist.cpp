@@ -266,8 +266,11 @@ void Shortlist::keep(Finalist finalist) {
 }
 
 bool Shortlist::stops(int devices) {
-  if (!kept_.empty() && !cut_short_) cut_short_ = !goes_on(request_, {devices, Seconds(best())});
-  return cut_short_;
+  const bool priced = operations_ > 0 || placed_operations_ > 0;
+  if (!priced || cut_short_) return cut_short_;  // the most promising are priced in any case
+  SearchProgress progress{devices, {}};
+  if (!kept_.empty()) progress.best = Seconds(best());
+  return cut_short_ = !goes_on(request_, progress);
 }
 
 double Shortlist::best_near(const ScheduleRow& schedule, int devices) const {
@@ -300,21 +303,24 @@ void Shortlist::improve(int devices) {
 
 void Shortlist::improve(const ScheduleRow& schedule, int devices) {
   const double far = kFar * best_near(schedule, devices), alone = best_of(schedule);
-  std::vector<Finalist> starts;
-  std::ranges::copy_if(kept_, std::back_inserter(starts), [&](const Finalist& finalist) {
-    return finalist.schedule == &schedule && finalist.workers() <= devices &&
-           finalist.prediction.step.count() <= far && finalist.bound <= alone &&
-           !tried_.contains(shape(finalist));
-  });
+  std::vector<std::size_t> starts;  // of kept_, which grows
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    const Finalist& finalist = kept_[i];
+    if (finalist.schedule == &schedule && finalist.workers() <= devices &&
+        finalist.prediction.step.count() <= far && finalist.bound <= alone && !tried_.contains(shape(finalist)))
+      starts.push_back(i);
+  }
   // Of equal ones first those that could still become the fastest.
-  std::ranges::sort(starts, [](const Finalist& a, const Finalist& b) {
+  std::ranges::sort(starts, [&](std::size_t i, std::size_t j) {
+    const Finalist &a = kept_[i], &b = kept_[j];
     if (a.ranked_step() != b.ranked_step() || a.bound == b.bound) return ranks_before(a, b);
     return a.bound < b.bound;
   });
   std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImprovedFinalists;
-  for (Finalist& finalist : starts) {
+  for (const std::size_t start : starts) {
     if (operations <= 0 || stops(devices)) break;
-    if (!tried_.insert(shape(finalist)).second) continue;
+    if (!tried_.insert(shape(kept_[start])).second) continue;
+    Finalist finalist = kept_[start];
     const double before = finalist.ranked_step();
     improve_stages(finalist, context_of(finalist), request_, devices, operations);
     if (finalist.ranked_step() >= before || !known_.insert(identity(finalist)).second) continue;

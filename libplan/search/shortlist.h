@@ -35,7 +35,7 @@ class Shortlist {
   /// best first, while operations are left: of every set of stages, replicas and micro-batches the best, once.
   void improve(int devices);
   int improved() const { return improved_; }
-  /// Whether the observer of the request has stopped add() or improve(), which have kept a plan by then.
+  /// Whether the observer of the request has stopped add() or improve(), which have priced some by then.
   bool cut_short() const { return cut_short_; }
 
   /// What the best attempt of a placed schedule lacks on one device.

@@ -9,8 +9,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/nearest_name.h"
 
 namespace pp {
 
@@ -48,12 +50,18 @@ std::string list_names() {
   return list;
 }
 
-/// Throws pp::Error of `kind`: `what: unknown name "x"; use one of a, b, c`.
+template <NamedEnum E>
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const auto& [value, name] : EnumNames<E>::table) names.emplace_back(name);
+  return names;
+}
+
+/// Throws pp::Error of `kind`: `what: unknown name "x"; did you mean a? Use one of a, b, c`.
 template <NamedEnum E>
 E parse_enum(std::string_view name, std::string_view what, ErrorKind kind) {
   if (auto value = find_enum<E>(name)) return *value;
-  throw Error(
-      kind, std::string(what) + ": unknown name \"" + std::string(name) + "\"; use one of " + list_names<E>());
+  throw Error(kind, std::string(what) + ": " + unknown_name(name, all_names<E>()));
 }
 
 }  // namespace pp

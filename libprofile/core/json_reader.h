@@ -66,7 +66,7 @@ class ObjectReader {
   E enumerator(std::string_view key) {
     const std::string name = text(key);
     if (auto value = find_enum<E>(name)) return *value;
-    fail(key, "unknown name \"" + name + "\"; use one of " + list_names<E>());
+    fail(key, unknown_name(name, all_names<E>()));
   }
 
   /// Reads the member object with `read`, which gets its own reader; what `read` leaves unread is refused.

@@ -6,7 +6,14 @@
 #include <cmath>
 #include <cstdio>
 
+#include "libprofile/core/error.h"
+
 namespace pp {
+namespace {
+
+constexpr double kMostOfPicture = 1e9;
+
+}  // namespace
 
 std::string xml_escaped(std::string_view text) {
   std::string escaped;
@@ -24,6 +31,8 @@ std::string xml_escaped(std::string_view text) {
 }
 
 std::string svg_number(double value) {
+  if (!(std::abs(value) <= kMostOfPicture))
+    throw Error(ErrorKind::internal, "a picture has a coordinate of " + std::to_string(value));
   std::array<char, 32> text{};
   const double rounded = static_cast<double>(std::llround(value * 100)) / 100;
   char* end = std::to_chars(text.data(), text.data() + text.size(), rounded, std::chars_format::fixed).ptr;

@@ -14,7 +14,8 @@ using Rgb = std::uint32_t;
 /// `&`, `<`, `>` and quotes as entities; control characters, which XML cannot hold, as spaces.
 std::string xml_escaped(std::string_view text);
 
-/// At most two decimals, no trailing zeros, never `-0`.
+/// At most two decimals, no trailing zeros, never `-0`. Throws pp::Error (internal) for what no coordinate can
+/// be: not finite, or beyond 1e9.
 std::string svg_number(double value);
 
 /// Height in pixels of the pictures' usual text.

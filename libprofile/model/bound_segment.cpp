@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "libprofile/core/model/counted_labels.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/graph_layer.h"
@@ -46,6 +47,7 @@ void check_bindable(const ResolvedModel& model) {
     detail::bind_planned(model, planned);
   planned.layer = -1;
   if (model.graph.loss) detail::bind_planned(model, planned);
+  counted_labels(model);
 }
 
 }  // namespace pp::model

@@ -9,10 +9,28 @@
 
 namespace pp::model {
 
+namespace {
+
+BoundLayer bind_part(const std::vector<Layer>& nodes, const ResolvedLayer& made) {
+  return bind_loss_graph({.op = {}, .inputs = {}, .attributes = {}, .nodes = nodes}, made);
+}
+
+}  // namespace
+
+RightAnswers::RightAnswers(Answers answers)
+    : answers_(std::move(answers)), told_(bind_part(answers_.nodes, answers_.made)) {}
+
+RightAnswers::Count RightAnswers::operator()(TensorSpan data) const {
+  const c10::AutoGradMode no_grad(false);
+  LayerContext context;
+  const Tensors told = told_.forward(data, {}, context);
+  const at::Tensor counts = told[1].ne(answers_.ignored);
+  const at::Tensor right = told[0].argmax(answers_.classes).eq(told[1]).logical_and_(counts);
+  return {right.sum().item<std::int64_t>(), counts.sum().item<std::int64_t>()};
+}
+
 LabelCount::LabelCount(CountedLabels counted)
-    : counted_(std::move(counted)),
-      labels_(
-          bind_loss_graph({.op = {}, .inputs = {}, .attributes = {}, .nodes = counted_.nodes}, counted_.made)) {
+    : counted_(std::move(counted)), labels_(bind_part(counted_.nodes, counted_.made)) {
   if (!counted_.class_weights.empty()) class_weights_ = at::tensor(counted_.class_weights, at::kDouble);
 }
 

@@ -6,6 +6,25 @@
 
 namespace pp::model {
 
+/// How many of a loss's labels its prediction has right.
+class RightAnswers {
+ public:
+  explicit RightAnswers(Answers answers);
+
+  struct Count {
+    std::int64_t right = 0, all = 0;
+  };
+  /// `data`: as for LabelCount; the labels that count.
+  Count operator()(TensorSpan data) const;
+
+  /// Tensors of the model that prediction and labels are made of.
+  const std::vector<TensorSource>& sources() const { return answers_.made.sources; }
+
+ private:
+  Answers answers_;
+  BoundLayer told_;
+};
+
 class LabelCount {
  public:
   explicit LabelCount(CountedLabels counted);

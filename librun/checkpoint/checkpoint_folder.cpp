@@ -119,13 +119,14 @@ CheckpointPart write_part(const fs::path& folder, const PartContent& content, in
   CheckpointPart part{.file = content.file, .bytes = 0, .hash = {}, .owner = owner};
   ContentHash hash;
   BackgroundWork background;  // of the training
-  write_safetensors(content.tensors, [&](std::string_view bytes) {
+  const auto write = [&](std::string_view bytes) {
     part.bytes += std::ssize(bytes);
     for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) {
       background.compute([&] { hash.update(bytes.substr(0, kPiece)); });
       file.write(bytes.substr(0, kPiece));
     }
-  });
+  };
+  write_safetensors(content.tensors, write, content.metadata);
   file.commit();
   part.hash = hash.text();
   return part;

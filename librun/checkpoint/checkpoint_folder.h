@@ -28,6 +28,7 @@ bool is_part_of(const std::string& file, const std::string& content);
 struct PartContent {
   std::string file;
   std::vector<StoredTensor> tensors;
+  Metadata metadata = {};
 };
 
 /// Writes parts of the checkpoint of `step`, which is not whole before its manifest is there; any number of

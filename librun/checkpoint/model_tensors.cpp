@@ -54,6 +54,20 @@ std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype) 
   return tensors;
 }
 
+std::string_view same_as(std::string_view what) {
+  constexpr std::string_view kSame = "same as ";
+  return what.starts_with(kSame) ? what.substr(kSame.size()) : std::string_view();
+}
+
+Metadata further_state(const SafetensorsFile& file) {
+  Metadata further = file.metadata();
+  std::erase_if(further, [&](const auto& entry) {
+    const bool kept = entry.second == "kept" && file.find(entry.first) != nullptr;
+    return !kept && entry.second != "steps" && same_as(entry.second).empty();
+  });
+  return further;
+}
+
 std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<const ModelTensor> wanted,
                                          bool ignore_unknown) {
   std::vector<std::string> missing;
@@ -73,7 +87,9 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
                               std::string(name_of(tensor.type.dtype)));
   }
   if (ignore_unknown) return missing;
+  const Metadata further = further_state(file);
   for (const SafetensorsFile::Entry& tensor : file.tensors()) {
+    if (further.contains(tensor.name)) continue;
     if (std::ranges::find(wanted, tensor.name, &ModelTensor::name) == wanted.end())
       refuse(tensor.name, "is not in the model; leave such tensors out with --ignore-unknown-weights");
   }

@@ -40,9 +40,16 @@ std::optional<RowsOf> parse_rows_name(std::string_view name);
 /// In model order, of each layer its own parameters and then its buffers.
 std::vector<ModelTensor> model_tensors(const ResolvedModel& model, DType dtype);
 
+/// Further names of a PyTorch module's state_dict, as import-torch lists them in the metadata of the weights,
+/// each with what it is: `same as NAME`, a tensor of the model; `steps`, a counter; `kept`, values that nothing
+/// trains, which checkpoints and trained weights carry along. Other metadata are left out.
+Metadata further_state(const SafetensorsFile& file);
+/// The name behind `same as `; empty: it is something else.
+std::string_view same_as(std::string_view what);
+
 /// What the weights of `file` leave open, by name. Throws pp::Error (data) for a tensor of another shape or
-/// type (floating ones are converted) and, unless they are to be ignored, for names that the model does not
-/// have.
+/// type (floating ones are converted) and, unless they are to be ignored, for names that neither the model nor
+/// further_state() has.
 std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<const ModelTensor> wanted,
                                          bool ignore_unknown);
 

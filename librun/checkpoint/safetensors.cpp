@@ -56,8 +56,9 @@ std::string length_bytes(std::uint64_t length) {
 
 }  // namespace
 
-std::string safetensors_front(std::span<const StoredTensor> tensors) {
+std::string safetensors_front(std::span<const StoredTensor> tensors, const Metadata& metadata) {
   Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t offset = 0;
   for (const StoredTensor& tensor : tensors) {
     const std::int64_t size = pp::bytes_of(tensor.type).value;
@@ -72,14 +73,14 @@ std::string safetensors_front(std::span<const StoredTensor> tensors) {
 }
 
 void write_safetensors(std::span<const StoredTensor> tensors,
-                       const std::function<void(std::string_view)>& write) {
+                       const std::function<void(std::string_view)>& write, const Metadata& metadata) {
   for (const StoredTensor& tensor : tensors) {
     const auto size = static_cast<std::int64_t>(tensor.bytes.size());
     if (Bytes(size) == pp::bytes_of(tensor.type)) continue;
     throw Error(ErrorKind::internal,
                 tensor.name + ": " + std::to_string(size) + " bytes for " + to_text(tensor.type.shape));
   }
-  write(safetensors_front(tensors));
+  write(safetensors_front(tensors, metadata));
   for (const StoredTensor& tensor : tensors) write(tensor.bytes);
 }
 
@@ -98,6 +99,7 @@ SafetensorsFile::SafetensorsFile(const std::vector<std::filesystem::path>& parts
 
 void SafetensorsFile::add(const ByteSource& file) {
   SafetensorsHeader header = read_safetensors_header(file);
+  metadata_.merge(header.metadata);
   for (StoredRange& range : header.ranges) {
     const DType dtype = dtype_of(range);
     const bool half = range.dtype == kHalf;

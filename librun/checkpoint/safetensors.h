@@ -14,6 +14,7 @@
 
 #include "libprofile/core/model/model_graph.h"
 #include "librun/data/byte_source.h"
+#include "librun/data/safetensors_header.h"
 
 namespace pp::run {
 
@@ -25,12 +26,12 @@ struct StoredTensor {
 
 /// What stands in front of the bytes of these tensors, which follow each other in this order; padded with
 /// spaces to a multiple of 8 bytes. Their `bytes` are not looked at.
-std::string safetensors_front(std::span<const StoredTensor> tensors);
+std::string safetensors_front(std::span<const StoredTensor> tensors, const Metadata& metadata = {});
 
 /// Gives `write` the whole file, piece by piece, tensors in the order given. The same tensors give the same
 /// bytes. Throws pp::Error (internal) for bytes that do not fit the type.
 void write_safetensors(std::span<const StoredTensor> tensors,
-                       const std::function<void(std::string_view)>& write);
+                       const std::function<void(std::string_view)>& write, const Metadata& metadata = {});
 
 /// Tensors that stay where they are until they are read: of one file, or of several that have parts of the
 /// whole.
@@ -52,6 +53,8 @@ class SafetensorsFile {
 
   /// Part by part, in the order of the bytes.
   const std::vector<Entry>& tensors() const { return tensors_; }
+  /// Of all parts.
+  const Metadata& metadata() const { return metadata_; }
   /// Null when there is none of that name.
   const Entry* find(std::string_view name) const;
   /// Fills `out`, which has the size of its type. Throws pp::Error (data).
@@ -66,6 +69,7 @@ class SafetensorsFile {
   std::vector<std::unique_ptr<const ByteSource>> parts_;
   std::vector<ReadFile> read_;  ///< per part; without bytes: it is on disk
   std::vector<Entry> tensors_;
+  Metadata metadata_;
   std::map<std::string, std::size_t, std::less<>> places_;  ///< by name, in `tensors_`
 };
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -63,27 +64,25 @@ WeightOutput::WeightOutput(const fs::path& path, std::span<const ModelTensor> te
     return;
   }
 
-  const fs::path folder = indexed ? path.parent_path() : path;
-  const std::string stem = indexed ? name.substr(0, name.size() - kIndexEnding.size()) : kStem;
+  folder_ = indexed ? path.parent_path() / "." : path;
+  stem_ = indexed ? name.substr(0, name.size() - kIndexEnding.size()) : kStem;
   std::error_code ignored;  // the first file in it will say why
-  if (!folder.empty()) fs::create_directories(folder, ignored);
-  const fs::path index = folder / (stem + std::string(kIndexEnding));
+  fs::create_directories(folder_, ignored);
   const std::vector<std::vector<std::size_t>> shards = shards_of(tensors, limit);
   if (!indexed && shards.size() <= 1) {
-    if (fs::exists(index, ignored)) stale_ = index;
-    open(folder / (stem + ".safetensors"), names_of(all));
+    open(folder_ / (stem_ + ".safetensors"), names_of(all));
     return;
   }
   for (std::size_t s = 0; s < shards.size(); ++s)
-    open(folder / shard_name(stem, s + 1, shards.size()), names_of(shards[s]));
-  index_ = std::make_unique<AtomicFile>(index);
+    open(folder_ / shard_name(stem_, s + 1, shards.size()), names_of(shards[s]));
+  index_ = std::make_unique<AtomicFile>(folder_ / (stem_ + std::string(kIndexEnding)));
 }
 
 void WeightOutput::open(const fs::path& path, std::vector<std::string> names) {
   files_.push_back({std::make_unique<AtomicFile>(path), std::move(names)});
 }
 
-void WeightOutput::write(std::span<const StoredTensor> tensors) {
+void WeightOutput::write(std::span<const StoredTensor> tensors, const Metadata& metadata) {
   std::map<std::string_view, const StoredTensor*> by_name;
   for (const StoredTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
   for (const File& file : files_) {
@@ -93,13 +92,30 @@ void WeightOutput::write(std::span<const StoredTensor> tensors) {
       if (found == by_name.end()) throw Error(ErrorKind::internal, "no tensor \"" + name + "\" was trained");
       part.push_back(*found->second);
     }
-    write_safetensors(part, [&](std::string_view bytes) { file.file->write(bytes); });
+    write_safetensors(
+        part, [&](std::string_view bytes) { file.file->write(bytes); },
+        &file == &files_.front() ? metadata : Metadata{});
   }
   if (index_) write_index(tensors);
   for (const File& file : files_) file.file->commit();
   if (index_) index_->commit();
+  if (!folder_.empty()) remove_superseded();
+}
+
+// A loader would take one of them for the model: the single file before the index, or the other way round.
+void WeightOutput::remove_superseded() const {
+  std::vector<std::string> kept;
+  for (const File& file : files_) kept.push_back(file.file->path().filename().string());
+  if (index_) kept.push_back(index_->path().filename().string());
+  const std::regex shard("-[0-9]{5}-of-[0-9]{5}\\.safetensors");
   std::error_code ignored;
-  if (!stale_.empty()) fs::remove(stale_, ignored);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(stem_) || std::ranges::find(kept, name) != kept.end()) continue;
+    const std::string rest = name.substr(stem_.size());
+    if (rest == ".safetensors" || rest == kIndexEnding || std::regex_match(rest, shard))
+      fs::remove(entry.path(), ignored);
+  }
 }
 
 void WeightOutput::write_index(std::span<const StoredTensor> tensors) {

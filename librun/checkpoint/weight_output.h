@@ -30,13 +30,14 @@ class WeightOutput {
  public:
   /// `path`: a file; a folder (it exists, or the path ends with a slash): model.safetensors in it, or, above
   /// `limit`, shards and their model.safetensors.index.json; an index, NAME.safetensors.index.json: it and its
-  /// shards in any case. Throws pp::Error (usage) where one cannot be written.
+  /// shards in any case. What an earlier save left under these names goes. Throws pp::Error (usage) where one
+  /// cannot be written.
   WeightOutput(const std::filesystem::path& path, std::span<const ModelTensor> tensors,
                Bytes limit = kShardBytes);
 
   /// The tensors that were named at first, in any order. Throws pp::Error (run) when the disk is full,
   /// (internal) for other names.
-  void write(std::span<const StoredTensor> tensors);
+  void write(std::span<const StoredTensor> tensors, const Metadata& metadata = {});
 
  private:
   struct File {
@@ -45,10 +46,12 @@ class WeightOutput {
   };
   void open(const std::filesystem::path& path, std::vector<std::string> names);
   void write_index(std::span<const StoredTensor> tensors);
+  void remove_superseded() const;
 
   std::vector<File> files_;
   std::unique_ptr<AtomicFile> index_;  ///< null: there is one file
-  std::filesystem::path stale_;        ///< an index that the one file takes the place of; empty: none
+  std::filesystem::path folder_;       ///< with files of an earlier save; empty: one file alone was named
+  std::string stem_;                   ///< of their names
 };
 
 }  // namespace pp::run

@@ -80,7 +80,8 @@ const FormatRow& find_in_folder(const DataRequest& request) {
   }
   if (found == nullptr)
     refuse(ErrorKind::data, request.path.string() + ": no data: none of " + list_marks(request) +
-                                " is in it; tokens need --token-type");
+                                " is in it; tokens need --token-type; images, parquet, tar and .pt go through "
+                                "a DataLoader: scripts/export-data");
   return *found;
 }
 
@@ -94,9 +95,10 @@ const FormatRow& find_format(const DataRequest& request) {
   for (const FormatRow& row : kRows) {
     if (!row.extension.empty() && request.path.extension() == row.extension) return row;
   }
-  refuse(ErrorKind::data, request.path.string() +
-                              ": a single file is read as .safetensors or .csv, by --data-format, or as tokens "
-                              "by --token-type; give one of these, or a folder");
+  refuse(ErrorKind::data,
+         request.path.string() +
+             ": a single file is read as .safetensors or .csv, by --data-format, or as tokens "
+             "by --token-type; scripts/export-data makes .safetensors of what a DataLoader reads");
 }
 
 // Options that the format does not know are mistakes.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/counted_labels.h"
@@ -21,8 +22,9 @@ namespace {
 struct Pair {
   const DataTensor& tensor;
   const Records& records;
-  std::string_view role;  ///< `input` or `target`
-  IndexRange range;       ///< of integers
+  std::string_view role;                  ///< `input` or `target`
+  IndexRange range;                       ///< of integers
+  std::optional<std::int64_t> uncounted;  ///< would be no label, but micro-batches would not add up
   std::string name() const { return "the model's " + std::string(role) + " \"" + tensor.name + "\""; }
 };
 
@@ -61,8 +63,11 @@ void check_range(const Pair& pair) {
       value < 0 && pair.range.ignored ? ", and " + std::to_string(*pair.range.ignored) + " for no label" : "";
   refuse_records(place_of(pair.records, sample, element),
                  std::to_string(value) + " in sample " + std::to_string(sample) + ", " + pair.name() +
-                     " takes 0 to " + std::to_string(pair.range.limit - 1) + ignored +
-                     "; mend the data or plan a model with more");
+                     (value == pair.uncounted
+                          ? " is a target of a loss that is more than one mean over the labels that count, so "
+                            "micro-batches with such labels do not add up to it; leave these samples out"
+                          : " takes 0 to " + std::to_string(pair.range.limit - 1) + ignored +
+                                "; mend the data or plan a model with more"));
 }
 
 void check_count(const Pair& pair, const Records& first) {
@@ -72,12 +77,15 @@ void check_count(const Pair& pair, const Records& first) {
                                           first.source + "; give as many of each");
 }
 
-IndexRange range_of(const ResolvedModel& model, const TensorSource& source, DType dtype,
-                    const std::optional<CountedLabels>& counted) {
-  IndexRange range = index_range(model, source);
-  if (!counted || range.ignored != counted->ignored) range.ignored.reset();
-  if (dtype == DType::uint8) range.limit = range.limit == 0 ? 256 : std::min<std::int64_t>(range.limit, 256);
-  return range;
+Pair pair_of(const ResolvedModel& model, const DataTensor& tensor, const Records& records,
+             std::string_view role, const TensorSource& source, const std::optional<CountedLabels>& counted) {
+  Pair pair{tensor, records, role, index_range(model, source), {}};
+  IndexRange& range = pair.range;
+  if (range.in_mean && (!counted || range.ignored != counted->ignored))
+    pair.uncounted = std::exchange(range.ignored, {});
+  if (tensor.type.dtype == DType::uint8)
+    range.limit = range.limit == 0 ? 256 : std::min<std::int64_t>(range.limit, 256);
+  return pair;
 }
 
 }  // namespace
@@ -96,8 +104,7 @@ void check_table(const ResolvedModel& model, const SampleTable& table) {
                        TensorSource::Kind kind, std::string_view role) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (records[i].parts.empty()) continue;  // left out
-      const IndexRange range = range_of(model, {kind, static_cast<int>(i), 0}, tensors[i].type.dtype, counted);
-      pairs.push_back({tensors[i], records[i], role, range});
+      pairs.push_back(pair_of(model, tensors[i], records[i], role, {kind, static_cast<int>(i), 0}, counted));
     }
   };
   add(model.graph.inputs, table.inputs, TensorSource::Kind::input, "input");

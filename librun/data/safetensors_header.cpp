@@ -55,12 +55,16 @@ std::uint64_t header_bytes(const ByteSource& file) {
                                    " bytes in a file of " + std::to_string(file.size()));
 }
 
-std::vector<StoredRange> read_ranges(std::string_view header, std::uint64_t data_bytes) {
+std::vector<StoredRange> read_ranges(std::string_view header, std::uint64_t data_bytes, Metadata& metadata) {
   const Json json = parse_json(header);
   if (!json.is_object()) throw Error(ErrorKind::data, "not a safetensors file: the header is not an object");
   std::vector<StoredRange> ranges;
   for (const auto& [name, entry] : json.items()) {
-    if (name == "__metadata__") continue;
+    if (name == "__metadata__") {
+      for (const auto& [key, text] : entry.items())
+        if (text.is_string()) metadata[key] = text.get<std::string>();
+      continue;
+    }
     ObjectReader reader(entry, "/" + name);
     ranges.push_back(read_entry(name, reader, data_bytes));
     reader.finish();
@@ -86,7 +90,9 @@ std::vector<StoredRange> read_ranges(std::string_view header, std::uint64_t data
 
 SafetensorsHeader read_safetensors_header(const ByteSource& file) {
   const std::uint64_t length = header_bytes(file), data = kSafetensorsPrefix + length;
-  return {data, read_ranges(bytes_at(file, kSafetensorsPrefix, length), file.size() - data)};
+  SafetensorsHeader header{.data_offset = data};
+  header.ranges = read_ranges(bytes_at(file, kSafetensorsPrefix, length), file.size() - data, header.metadata);
+  return header;
 }
 
 void require_elements(const StoredRange& range, std::int64_t size, std::string_view type) {

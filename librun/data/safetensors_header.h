@@ -22,9 +22,13 @@ struct StoredRange {
   std::uint64_t begin = 0, end = 0;
 };
 
+/// What `__metadata__` says, by name.
+using Metadata = std::map<std::string, std::string>;
+
 struct SafetensorsHeader {
   std::uint64_t data_offset = 0;         ///< of the first byte behind it
   std::vector<StoredRange> ranges = {};  ///< in the order of the bytes
+  Metadata metadata = {};
 };
 
 /// Reads the header of `file` once: at most the 100 MB that the format allows. Names stand once, ranges fill

@@ -1,5 +1,6 @@
 // Token files for language models: any file as numbers of one type, little-endian.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 
@@ -10,13 +11,14 @@ namespace pp::run {
 
 namespace {
 
+const std::array<std::string, 3> kTypes{"uint8", "uint16", "uint32"};
+
 ElementType token_type(const DataRequest& request) {
   if (request.token_type.empty())
     throw Error(ErrorKind::usage, request.path.string() + ": tokens need --token-type uint8, uint16 or uint32");
   const auto type = find_enum<ElementType>(request.token_type);
   if (type == ElementType::uint8 || type == ElementType::uint16 || type == ElementType::uint32) return *type;
-  throw Error(ErrorKind::usage,
-              "--token-type: unknown type \"" + request.token_type + "\"; use one of uint8, uint16, uint32");
+  throw Error(ErrorKind::usage, "--token-type: " + unknown_name(request.token_type, kTypes, "type"));
 }
 
 /// The tokens of a sample.

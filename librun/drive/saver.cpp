@@ -1,5 +1,7 @@
 #include "librun/drive/saver.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -15,6 +17,25 @@ namespace {
 
 constexpr auto kNoMemory = "the host has no memory left";
 
+/// The names in a file of weights: the model's, and those of `further` that come from it.
+std::vector<ModelTensor> saved_tensors(std::vector<ModelTensor> tensors, Metadata& further,
+                                       const NamedTensors& kept) {
+  const std::size_t own = tensors.size();
+  for (const auto& [name, tensor] : kept)
+    tensors.push_back({name, stored({{name, tensor}}).front().type, false});
+  std::erase_if(further, [&](const auto& entry) {
+    const auto& [name, what] = entry;
+    if (what == "steps") tensors.push_back({name, {{}, DType::int64}, false});
+    const auto model = std::span(tensors).first(own);
+    const auto of = std::ranges::find(model, same_as(what), &ModelTensor::name);
+    if (same_as(what).empty()) return false;
+    if (of == model.end()) return true;
+    tensors.push_back({name, TensorType(of->type), false});
+    return false;
+  });
+  return tensors;
+}
+
 }  // namespace
 
 Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
@@ -23,13 +44,23 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
       copied_at_(Coordinator::Clock::now()),
       start_(setup.start),
       saved_(start_.position.step) {
+  if (setup.placement.rank == 0 && !start_.weights.empty()) {
+    const SafetensorsFile file(start_.weights, start_.read);
+    further_ = further_state(file);
+    kept_ = read_weights(file, [&](const std::string& name) {
+      const auto found = further_.find(name);
+      return found != further_.end() && found->second == "kept";
+    });
+    for (auto& [name, tensor] : kept_) tensor = tensor.clone();
+  }
+  const std::vector<ModelTensor> saved = saved_tensors(model_tensors(setup.model, dtype), further_, kept_);
   start_.read.clear();  // the job gives that memory back
   std::optional<Step> resumed;
   if (!start_.resumed.empty()) resumed = start_.position.step;
   if (!options.buddy.empty()) memory_.emplace(options, setup.placement, resumed);
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) {
-    weights_.emplace(options.save_weights, model_tensors(setup.model, dtype), options.shard_bytes);
+    weights_.emplace(options.save_weights, saved, options.shard_bytes);
   }
   if (options.checkpoint.empty()) return;
   // A training that goes on may find the lock of the start before it.
@@ -67,9 +98,10 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     };
     try {
       attempt([&] {
-        const TrainingState state = merged(snapshot.layers);
+        TrainingState state = merged(snapshot.layers);
+        std::ranges::copy(kept_, std::back_inserter(state.tensors));
         share.parts = write_parts(memory_ ? memory_->path() : job.options.checkpoint, snapshot.step,
-                                  {{part_file(kWeights, writer), stored(state.tensors)},
+                                  {{part_file(kWeights, writer), stored(state.tensors), further_},
                                    {part_file(kOptimizer, writer), stored(state.optimizer)}},
                                   job.setup.placement.rank);
       });
@@ -124,15 +156,21 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   if (memory_ && (wanted || shares.front().last)) memory_->release(job);
   if (weights_ && shares.front().last) {
     attempt(
-        [&] { write_weights(std::move(layers)); },
+        [&] { write_weights(position.step, std::move(layers)); },
         [&](const std::string& why) { return "the trained weights are lost: " + why + "; " + last_whole(); });
   }
 }
 
-void Saver::write_weights(std::vector<Stage::LayerState> layers) {
+void Saver::write_weights(Step step, std::vector<Stage::LayerState> layers) {
   std::ranges::sort(layers, {}, &Stage::LayerState::layer);
-  const TrainingState state = merged(layers);
-  weights_->write(stored(state.tensors));
+  NamedTensors tensors = merged(layers).tensors;
+  std::ranges::copy(kept_, std::back_inserter(tensors));
+  for (const auto& [name, what] : further_) {
+    if (what == "steps") tensors.emplace_back(name, at::scalar_tensor(step, at::kLong));
+    const auto of = std::ranges::find(tensors, same_as(what), &NamedTensors::value_type::first);
+    if (!same_as(what).empty()) tensors.emplace_back(name, of->second);
+  }
+  weights_->write(stored(tensors), further_);
 }
 
 void Saver::discard(const Job& job, Step step) {

@@ -55,9 +55,11 @@ class Saver {
   void copy(const Job& job, bool last);
   void fail(std::string why);
   void commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares);
-  void write_weights(std::vector<Stage::LayerState> layers);
+  void write_weights(Step step, std::vector<Stage::LayerState> layers);
   std::string last_whole() const;
 
+  Metadata further_;                         ///< of the process that drives: further_state() of the start
+  NamedTensors kept_;                        ///< values of its `kept`
   std::optional<WeightOutput> weights_;      ///< of the process that drives
   std::optional<CheckpointFolder> folder_;   ///< the same
   std::optional<MemoryCheckpoints> memory_;  ///< what is written comes here first

@@ -1,8 +1,4 @@
 // The forward-only pipeline of evaluation and inference, and what a worker writes down.
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/eq.h>
-#include <ATen/ops/ne.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -55,7 +51,6 @@ void Worker::hand_in(const Operation& operation, const Stage& stage, const model
 
 EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const model::Pass& pass,
                              int samples) const {
-  const ResolvedModel& model = job_.setup.model;
   const auto find = [&](const TensorSource& source) -> at::Tensor {
     const auto& in = stage.segment().inputs();
     const auto& out = stage.segment().outputs();
@@ -66,22 +61,19 @@ EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const
     return {};
   };
   EvaluationPart part{.weight = static_cast<double>(samples)};
-  if (job_.label_count) {
-    model::Tensors labels;
-    for (const TensorSource& source : job_.label_count->sources()) labels.push_back(find(source));
-    part.weight = (*job_.label_count)(labels);
-  }
+  const auto data_of = [&](const auto& reader) {
+    model::Tensors data;
+    for (const TensorSource& source : reader.sources()) data.push_back(find(source));
+    return data;
+  };
+  if (job_.label_count) part.weight = (*job_.label_count)(data_of(*job_.label_count));
   if (part.weight != 0) part.loss_sum = pass.loss.item<double>() * part.weight;
-  if (class_count(model) == 0) return part;
-  const at::Tensor prediction = find(model.loss_sources[0]);  // [n, ..., classes] or [n, classes, h, w]
-  const at::Tensor target = find(model.loss_sources[1]);      // [n, ...]
-  if (!prediction.defined() || !target.defined()) return part;
-  const at::Tensor counts = at::ne(target, integer(model.graph.loss->attributes, "ignore_index"));
-  part.correct = at::eq(at::argmax(prediction, prediction.dim() == 4 ? 1 : -1), target)
-                     .logical_and_(counts)
-                     .sum()
-                     .item<std::int64_t>();
-  part.predictions = counts.sum().item<std::int64_t>();
+  if (!job_.right_answers) return part;
+  const model::Tensors told = data_of(*job_.right_answers);
+  if (!std::ranges::all_of(told, [](const at::Tensor& tensor) { return tensor.defined(); })) return part;
+  const auto [right, all] = (*job_.right_answers)(told);
+  part.correct = right;
+  part.predictions = all;
   return part;
 }
 

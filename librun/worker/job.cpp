@@ -39,6 +39,12 @@ std::optional<model::LabelCount> find_label_count(const ResolvedModel& model) {
   return model::LabelCount(*std::move(counted));
 }
 
+std::optional<model::RightAnswers> find_right_answers(const ResolvedModel& model) {
+  std::optional<Answers> answers = answers_of(model);
+  if (!answers) return std::nullopt;
+  return model::RightAnswers(*std::move(answers));
+}
+
 // Whether labels may count differently: what a graph makes of them may be anything; of those in files, which
 // have been checked, what is no class is ignored.
 bool may_differ(const Setup& setup) {
@@ -207,6 +213,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
       setup(std::move(the_setup)),
       swapped(!forward_only && swaps(plan)),
       label_count(find_label_count(setup.model)),
+      right_answers(find_right_answers(setup.model)),
       counts_labels(!forward_only && label_count && may_differ(setup)),
       training(forward_only ? nullptr : load(setup, plan, options, Subset::training)),
       test(forward_only ? std::move(forward_only->data) : load(setup, plan, options, Subset::test)),

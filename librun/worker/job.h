@@ -79,8 +79,9 @@ struct Job {
   const RunOptions options;
   ReadFiles in_memory;  ///< of the checkpoint, until `initial` is made of them
   const Setup setup;
-  const bool swapped;                                  ///< weights live on the host, in training
-  const std::optional<model::LabelCount> label_count;  ///< none: the loss is a mean over samples
+  const bool swapped;                                      ///< weights live on the host, in training
+  const std::optional<model::LabelCount> label_count;      ///< none: the loss is a mean over samples
+  const std::optional<model::RightAnswers> right_answers;  ///< none: the loss has no class numbers as labels
   const bool counts_labels;  ///< in training the labels of micro-batches may differ from their samples
   std::unique_ptr<const Dataset> training;    ///< null: an inference
   std::unique_ptr<const Dataset> test;        ///< what forward-only passes read; null: no evaluation

@@ -4,7 +4,11 @@ import argparse
 import gc
 import logging
 import os
+import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import warnings
 from typing import Any
 
@@ -40,8 +44,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--output", metavar="NAME|INDEX",
                       help="of several tensors that the module returns the one that is its output (logits, or the only one)")
     made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
-    made.add_argument("--loss", choices=("cross_entropy", "mse", "module"),
-                      help="adds a loss and its target; module: the module's own `loss`, or first output, is the loss")
+    made.add_argument("--loss", metavar="LOSS", type=loss_name,
+                      help="cross_entropy or mse: adds a loss and its target; module: the module's own `loss`, or first "
+                           "output, is the loss; module:NAME|INDEX: that output is")
     made.add_argument("--group", choices=("module", "block", "op"), default="module",
                       help="what becomes a layer (module)")
     made.add_argument("--plan-only", action="store_true",
@@ -54,6 +59,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--name", help="of the model (the factory's)")
     made.add_argument("--seed", type=int, default=0, help="for the factory's initial weights and the examples (0)")
     return made
+
+
+def loss_name(text: str) -> str:
+    if text not in ("cross_entropy", "mse", "module") and not text.startswith("module:"):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of cross_entropy, mse, module, module:NAME|INDEX")
+    return text
 
 
 def main(arguments: list[str]) -> int:
@@ -92,9 +103,10 @@ def run(options: argparse.Namespace) -> None:
     progress("tracing it" + ("" if options.plan_only else ", and checking what was traced against it"))
     imported = importer.import_module(module, examples, name, options.loss, options.group, options.output,
                                       options.plan_only)
+    check_with_tool(imported.document, find_tool())
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
-        write_whole(options.weights, encode(imported.weights))
+        write_whole(options.weights, encode(imported.weights | imported.kept, imported.further))
     document = imported.document
     if options.profile:
         progress(f"measuring its layers on {options.device}")
@@ -102,6 +114,24 @@ def run(options: argparse.Namespace) -> None:
         document = profile.Profiler(imported, examples, settings).profile()
         print(profile.summary(document), file=sys.stderr)
     write_whole(options.file, (indented(document) + "\n").encode())
+
+
+def find_tool() -> str | None:
+    """pp-profile of the PATH, or of a build of this checkout."""
+    built = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/pp-profile"
+    return shutil.which("pp-profile") or (str(built) if built.exists() else None)
+
+
+def check_with_tool(document: dict[str, Any], tool: str | None) -> None:
+    """What pp-profile, and pp-run with the same words, would refuse later."""
+    from .document import line
+    if tool is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "model.json").write_text(line(document))
+        done = subprocess.run([tool, "models", "model.json", "-o", os.devnull], cwd=folder, capture_output=True, text=True)
+    if done.returncode == 2:
+        raise Refused(f"the tools cannot run the model: {done.stderr.strip()}")
 
 
 def progress(step: str) -> None:
@@ -134,4 +164,5 @@ def summary(imported: Any) -> str:
             f"named and {calls} aten; {parameters} values in {len(imported.weights)} weights\n"
             f"{checks}"
             + "\none layer cannot be cut into stages; --group module or op makes more" * (len(document["layers"]) == 1)
-            + "".join(f"\n{what}: {', '.join(names)}" for what, names in rest if names))
+            + "".join(f"\n{what}: {', '.join(names)}" for what, names in rest if names)
+            + "".join(f"\nnote: {note}" for note in imported.notes))

@@ -2,10 +2,14 @@
 
 import contextlib
 import dataclasses
+import inspect
 import io
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+import torch._decomp.decompositions as decompositions
 
 from . import rehearsal
 from .factory import SAMPLES, Example
@@ -18,6 +22,7 @@ PREFIX = "wrapped"  # the module's name within Wrapper
 class Choice:
     """Which of the tensors that the module returns are taken."""
     loss: bool = False  # the module's own loss, and the logits that stand with it
+    loss_output: str | None = None  # which one that is, by name or index, as --loss module:NAME says
     output: str | None = None  # by name or index, as --output says
     left_out: list[str] = dataclasses.field(default_factory=list)  # names of the others, after a call
 
@@ -53,16 +58,24 @@ def pick_output(made: Any, choice: Choice) -> Any:
 
 def picked_names(tensors: dict[str, torch.Tensor], choice: Choice) -> list[str]:
     """The chosen one, that of a telling name, or the only one."""
-    wanted = choice.output
-    if wanted is not None and wanted not in tensors and wanted.isdigit() and int(wanted) < len(tensors):
-        wanted = list(tensors)[int(wanted)]
-    if wanted in tensors:
-        return [wanted]
     listed = ", ".join(f"{name} {sizes(tensor)}" for name, tensor in tensors.items())
-    if wanted is not None:
-        raise Refused(f"--output {wanted}: the module returns no such tensor; choose one of {listed}")
+
+    def found(option: str, wanted: str) -> str:
+        if wanted not in tensors and wanted.isdigit() and int(wanted) < len(tensors):
+            return list(tensors)[int(wanted)]
+        if wanted not in tensors:
+            raise Refused(f"{option}{wanted}: the module returns no such tensor; choose one of {listed}")
+        return wanted
+
+    output = [] if choice.output is None else [found("--output ", choice.output)]
+    logits = output or [name for name in ("logits",) if name in tensors]
+    if choice.loss_output is not None:
+        loss = found("--loss module:", choice.loss_output)
+        return [loss, *(name for name in logits if name != loss)]
+    if output:
+        return output
     if choice.loss:
-        return ["loss", *(name for name in ("logits",) if name in tensors)] if "loss" in tensors else [next(iter(tensors))]
+        return ["loss", *logits] if "loss" in tensors else [next(iter(tensors))]
     if len(tensors) > 1 and "logits" not in tensors:
         raise Refused(f"the module returns {len(tensors)} tensors: {listed}; say with --output NAME|INDEX which one is "
                       "the output")
@@ -109,9 +122,23 @@ def export(wrapper: Wrapper, examples: list[Example], runs: bool = False) -> Exp
     inputs = tuple(example.draw(SAMPLES) for example in examples)
     batch = torch.export.Dim("batch", min=2)
     shapes = (tuple({0: batch} for _ in inputs),)
-    with users_code(refusal), contextlib.redirect_stderr(io.StringIO()):  # where it prints the graph before it fails
+    with last_states(), users_code(refusal), contextlib.redirect_stderr(io.StringIO()):  # which gets the graph of a failure
         program = torch.export.export(wrapper, inputs, dynamic_shapes=shapes)
     return describe(program, wrapper, examples)
+
+
+@contextlib.contextmanager
+def last_states() -> Iterator[None]:
+    """Torch 2.11 tells the last states of a layer of an LSTM as [1, batch, width]; they are [batch, width]."""
+    def of(plain: Any) -> Any:
+        def layer(*given: Any, **more: Any) -> Any:
+            output, states = plain(*given, **more)
+            return output, tuple(state.reshape(state.shape[-2:]) for state in states)
+        return layer
+    with contextlib.ExitStack() as patches:
+        for name in ("one_layer_lstm", "mkldnn_one_layer_lstm"):
+            patches.enter_context(mock.patch.object(decompositions, name, of(getattr(decompositions, name))))
+        yield
 
 
 def explain(error: Exception) -> str:

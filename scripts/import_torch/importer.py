@@ -11,7 +11,7 @@ from . import rehearsal
 from .export import PREFIX, Choice, export, wrap
 from .factory import SAMPLES, Example
 from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced, target_name
-from .grouping import Grouping, key_of
+from .grouping import Grouping, key_of, without_data
 from .interpreter import Tensors, join, local_weights
 from .layers import ModelWriter, buffers_of
 from .precision import precise_steps
@@ -20,6 +20,7 @@ from .simplify import Simplified, all_tensors
 from .trace import Trace, statistics
 from .verify import Verification
 
+aten = torch.ops.aten
 ELEMENTWISE = ("add", "multiply", "scale", "bias", "relu", "sigmoid", "tanh", "dropout", "soft_cap")
 
 
@@ -32,6 +33,9 @@ class Imported:
     unused: list[str]  # parameters of the module that its output does not depend on
     left_out: list[str]  # of what the module returns
     differences: dict[str, float]
+    notes: list[str]  # for who trains it
+    further: dict[str, str]  # names of the state_dict that no layer has: `same as NAME`, `steps`, `kept`
+    kept: Tensors  # values of the last kind
 
 
 def import_module(module: torch.nn.Module, examples: list[Example], name: str, loss: str | None,
@@ -39,16 +43,18 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     """`plan_only`: the module has no values (placeholders.py), so nothing runs and nothing is compared."""
     refuse_types(module)
     rehearsal.refuse_shared_memory(module)
-    choice = Choice(loss == "module", output)
+    loss, _, loss_output = (loss or "").partition(":")
+    choice = Choice(loss == "module", loss_output or None, output)
     wrapper = wrap(module, examples, choice)
     exported = export(wrapper, examples, runs=not plan_only)
     trace = Trace(exported)
-    graph = Simplified(trace, module, precise_steps(trace, module, examples, choice, not plan_only))
+    precise, notes = precise_steps(trace, module, examples, choice, not plan_only)
+    graph = Simplified(trace, module, precise)
     kept = {join(PREFIX, name) for name in statistics(trace.steps, all_tensors(module))}
     if not plan_only:
         rehearsal.refuse_changing(wrapper, [example.draw(SAMPLES) for example in examples], kept)
         rehearsal.refuse_counting(wrapper, [example.draw(SAMPLES) for example in examples])
-    writing = Writing(graph, module, examples, name, loss, level)
+    writing = Writing(graph, module, examples, name, loss or None, level)
     document = writing.document()
     weights = weights_of(document, module, writing.large, not plan_only)
     if plan_only:
@@ -58,8 +64,10 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
     own = set(weights) & set(parameters)
     trained = {name for name in own if parameters[name].requires_grad}
-    differences = {} if plan_only else Verification(wrapper, examples, document, weights).run()
-    return Imported(document, weights, own, trained, unused, choice.left_out, differences)
+    verification = Verification(wrapper, examples, document, weights)
+    differences = {} if plan_only else verification.run()
+    return Imported(document, weights, own, trained, unused, choice.left_out, differences, notes + verification.notes,
+                    *further_state(module, weights))
 
 
 def refuse_types(module: torch.nn.Module) -> None:
@@ -129,7 +137,9 @@ class Writing:
                 loss.append(step)
         first = self.graph.outputs[0]
         if first.producer not in reached or self.graph.types[first] != TensorType("float32", (), 0):
-            raise Refused("--loss module: the module's first output must be one number that depends on the target")
+            raise Refused("--loss module: the module's first output must be one number that depends on the target; "
+                          "--loss module:NAME|INDEX says which output is the loss")
+        loss = self.with_reductions(loss)
         if any(isinstance(weight, Parameter) for step in loss for weight in step.all_weights()):
             raise Refused("--loss module: a layer with parameters reads the target; the loss has no parameters of its "
                           "own")
@@ -138,6 +148,25 @@ class Writing:
         names = {step.name for step in loss}
         return [step for step in self.graph.steps if step.name not in names], loss
 
+    def with_reductions(self, loss: list[Step]) -> list[Step]:
+        """Also what the loss alone reads of all samples, such as the mean of an auxiliary loss."""
+        alone = without_data(self.graph.steps, set(self.graph.inputs))
+        taken, read_by_layers = {step.name for step in loss}, set()
+        for step in reversed(self.graph.steps):
+            whole = all(kind.rows == 0 for kind in step.outputs) and step.name not in alone | read_by_layers
+            if whole and not any(isinstance(weight, Parameter) for weight in step.all_weights()):
+                taken.add(step.name)
+            if step.name not in taken:
+                read_by_layers |= {value.producer for value in step.inputs}
+        return [step for step in self.graph.steps if step.name in taken]
+
+    def refuse_without_samples(self, name: str, steps: list[Step]) -> None:
+        if name in without_data(steps, set(self.graph.inputs)):
+            raise Refused(f"--loss module: the loss reads {name}, which depends on parameters alone; leave it out of the "
+                          "loss: pp-run adds a penalty on weights by --weight-decay")
+        raise Refused(f"--loss module: the loss reads {name}, which a layer with parameters computes from all samples of a "
+                      "batch; take the mean over the samples last")
+
     def outputs(self, steps: list[Step], loss_steps: list[Step]) -> list[Value]:
         """What the layers must hand out: the module's outputs, or what its loss reads."""
         if self.loss == "module":
@@ -145,8 +174,7 @@ class Writing:
             own = {step.name for step in steps}
             for value in read:
                 if value.producer in own and not self.graph.types[value].rows:
-                    raise Refused(f"--loss module: the loss reads {value.producer}, which depends on parameters alone; "
-                                  "leave it out of the loss: pp-run adds a penalty on weights by --weight-decay")
+                    self.refuse_without_samples(value.producer, steps)
             return list(dict.fromkeys(value for value in [*self.graph.outputs, *read] if value.producer in own))
         for value in self.graph.outputs:
             if not self.graph.types[value].plain():
@@ -158,8 +186,27 @@ class Writing:
         if self.loss is None:
             return None
         if self.loss == "module":
-            return writer.loss(steps, self.graph.outputs[0])
+            return self.table_loss(steps, writer) or writer.loss(steps, self.graph.outputs[0])
         return {"op": self.loss, "inputs": [references[0], self.target_name()]}
+
+    def table_loss(self, steps: list[Step], writer: ModelWriter) -> dict[str, Any] | None:
+        """cross_entropy of the table where the loss is one, of logits and a target as they are: it counts right answers."""
+        made = {step.name: step for step in steps}
+        last = made[self.graph.outputs[0].producer]
+        if last.target != aten.cross_entropy_loss.default or {"weight", "reduction"} & last.arguments.keys():
+            return None
+        logits, labels = last.arguments["self"], last.arguments["target"]
+        flat = made.get(labels.producer)
+        if flat is not None and flat.target in (aten.view.default, aten.reshape.default, aten.flatten.using_ints):
+            labels = flat.arguments["self"]
+        kind, wanted = self.graph.types[logits], self.graph.inputs.get(getattr(labels, "producer", ""))
+        places = kind.shape[1:] if kind.rows == 1 else (kind.rows,)
+        fits = len(kind.shape) in (1, 3) if kind.rows == 1 else len(kind.shape) == 1
+        if logits.producer in made or kind.batch_dim or not fits or wanted != TensorType("int64", places):
+            return None
+        given = {name: last.arguments[name] for name in ("ignore_index", "label_smoothing") if name in last.arguments}
+        return {"op": "cross_entropy", "inputs": [writer.references[logits], labels.producer],
+                **({"attributes": given} if given else {})}
 
     def target_name(self) -> str:
         taken = {example.name for example in self.examples} | {step.path for step in self.graph.steps}
@@ -218,6 +265,25 @@ def weights_of(document: dict[str, Any], module: torch.nn.Module, large: dict[in
                 tensor = constants[local] if local in constants else tensors[name].detach()
                 found[name] = tensor.clone() if copied else tensor
     return found
+
+
+def further_state(module: torch.nn.Module, weights: Tensors) -> tuple[dict[str, str], Tensors]:
+    """Names of the state_dict that the model does not have, and what they hold: another name of a tied tensor, batch
+    norm's counter of steps, or what nothing trains, with its values."""
+    state = {name: t for name, t in module.state_dict(keep_vars=True).items() if isinstance(t, torch.Tensor)}
+    owners = {id(state[name]): name for name in weights if name in state}
+    further, kept = {}, {}
+    for name, tensor in state.items():
+        if name in weights:
+            continue
+        statistics_name = name.removesuffix("num_batches_tracked") + "running_mean"
+        if id(tensor) in owners:
+            further[name] = f"same as {owners[id(tensor)]}"
+        elif id(state.get(statistics_name)) in owners:
+            further[name] = "steps"
+        else:
+            further[name], kept[name] = "kept", tensor.detach()
+    return further, kept
 
 
 def default_name(factory: str) -> str:

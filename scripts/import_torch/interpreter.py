@@ -132,7 +132,7 @@ class Interpreter:
         self.layers = {layer["name"]: layer for layer in document["layers"]}
         self.constants: dict[int, torch.Tensor] = {}
         self.statistics: Tensors = {}  # of batch norms in training: the buffers as they are afterwards
-        self.counts: list[float | None] = []  # of the labels of each call that takes some
+        self.counts: list[float | None] | None = None  # of the labels of each call that takes some, where wanted
         self.device = next(iter(weights.values())).device if weights else torch.device("cpu")
 
     def run(self, inputs: Tensors) -> list[torch.Tensor]:
@@ -153,10 +153,12 @@ class Interpreter:
     def loss_of(self, inputs: list[torch.Tensor]) -> torch.Tensor:
         loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
-            ignored = loss.get("attributes", {}).get("ignore_index", -100)
+            given = loss.get("attributes", {})
+            if self.counts is not None:
+                self.counts.append(count_labels(others[0], ignore_index=given.get("ignore_index", -100)))
             if prediction.dim() == 4:
-                return F.cross_entropy(prediction, others[0], ignore_index=ignored)
-            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), ignore_index=ignored)
+                return F.cross_entropy(prediction, others[0], **given)
+            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), **given)
         if loss["op"] == "mse":
             return F.mse_loss(prediction, others[0])
         return self.layer({"name": "loss", **loss}, [prediction, *others], {})[0]
@@ -210,7 +212,7 @@ class Interpreter:
         arguments = {name: value(argument) for name, argument in call["arguments"].items()}
         if any(argument.name == "device" for argument in operation._schema.arguments):
             arguments["device"] = self.device
-        if takes_labels(call):
+        if self.counts is not None and takes_labels(call):
             self.counts.append(count_labels(**arguments))
         made = operation(**arguments)
         outputs = list(made) if isinstance(made, (list, tuple)) else [made]

@@ -9,31 +9,31 @@ import torch
 from .export import Choice, export, wrap
 from .factory import Example
 from .placeholders import narrowed
-from .refused import Refused
+from .refused import Refused, first_lines
 from .trace import Trace
 
 
 def precise_steps(trace: Trace, module: torch.nn.Module, examples: list[Example], choice: Choice,
-                  weights: bool = True) -> set[str]:
-    """Names of the steps whose results are float32 where the module is in bfloat16."""
+                  weights: bool = True) -> tuple[set[str], list[str]]:
+    """Names of the steps whose results are float32 where the module is in bfloat16; and why there are none although the
+    module casts to float32."""
     if not trace.casts:
-        return set()
+        return set(), []
     types = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
-    narrow = trace if torch.bfloat16 in types else in_bfloat16(module, examples, choice, weights)
-    if narrow.results.keys() != trace.results.keys():
-        raise Refused("forward() does something else in bfloat16 than in float32, so what it computes in float32 there "
-                      "is not known; cast always, or never")
-    return {name for name, kind in narrow.results.items() if kind == "float32"}
+    note = "in a bfloat16 run its casts to float32 do nothing: "
+    try:
+        narrow = trace if torch.bfloat16 in types else in_bfloat16(module, examples, choice, weights)
+    except (Refused, RuntimeError, TypeError) as error:
+        return set(), [f"{note}in bfloat16 {first_lines(error, 1)}"]
+    if not trace.results.keys() <= narrow.results.keys():
+        return set(), [f"{note}forward() does something else in bfloat16"]
+    return {name for key, (name, _) in trace.results.items() if narrow.results[key][1] == "float32"}, []
 
 
 def in_bfloat16(module: torch.nn.Module, examples: list[Example], choice: Choice, weights: bool) -> Trace:
     narrow = [dataclasses.replace(example, dtype=torch.bfloat16) if example.dtype.is_floating_point else example
               for example in examples]
-    try:
-        if weights:
-            return Trace(export(wrap(copy.deepcopy(module).bfloat16(), narrow, dataclasses.replace(choice)), narrow))
-        with narrowed(module):
-            return Trace(export(wrap(module, narrow, dataclasses.replace(choice)), narrow))
-    except (Refused, RuntimeError, TypeError) as error:
-        raise Refused("forward() casts to float32, and what that covers is seen in bfloat16 only, where the module fails: "
-                      f"{error}") from error
+    if weights:
+        return Trace(export(wrap(copy.deepcopy(module).bfloat16(), narrow, dataclasses.replace(choice)), narrow))
+    with narrowed(module):
+        return Trace(export(wrap(module, narrow, dataclasses.replace(choice)), narrow))

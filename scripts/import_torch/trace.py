@@ -36,7 +36,7 @@ class Trace:
         self.inputs: dict[str, TensorType] = {}
         self.outputs: list[Value] = []
         self.known: dict[fx.Node, Any] = {}
-        self.results: dict[str, str] = {}  # of all operations, also of those that do nothing: the first one's type
+        self.results: dict[str, tuple[str, str]] = {}  # of all operations, also of those that do nothing: name, type
         self.casts = False  # an operation is told to give float32
         self.batch = self.batch_symbol()
         self.writes = writes_constants(exported)
@@ -144,12 +144,14 @@ class Trace:
         if any(part in target_name(node.target).split("::")[-1].split(".")[0] for part in IGNORED):
             return None
         if node.target is operator.getitem and not isinstance(node.meta.get("val"), (int, torch.SymInt)):
-            self.refuse_wrong_states(node)
             return self.known[node.args[0]][node.args[1]]
         if isinstance(node.meta.get("val"), (bool, torch.SymBool)):
             return None  # read by assertions only
         if isinstance(node.meta.get("val"), (int, torch.SymInt)):
             return self.integer(node.meta["val"], node)
+        if isinstance(node.meta.get("val"), torch.SymFloat):
+            raise Refused(f"{self.place(node)}: a fraction of the number of samples outside of tensors; divide the tensor "
+                          "itself, such as loss.sum() / x.shape[0]")
         if "wrap_with_" in str(node.target):
             return self.inlined(node)
         if not isinstance(node.target, torch._ops.OpOverload):
@@ -162,14 +164,6 @@ class Trace:
         if node.target._schema.is_mutable:
             return self.in_place(node, arguments)
         return self.step(node, with_scalars(target, arguments), arguments)
-
-    def refuse_wrong_states(self, node: fx.Node) -> None:
-        """torch.export 2.11 records the last states of an LSTM with a dimension too many: [layers, 1, batch, width]."""
-        source = getattr(node.args[0].target, "overloadpacket", None)
-        if source == aten.lstm and node.args[1] > 0 and node.users and node.meta["val"].dim() != 3:
-            raise Refused(f"{self.place(node.args[0])}: torch {torch.__version__}'s export gives the last states of an LSTM a "
-                          "wrong shape, so what reads them cannot be followed; read the outputs instead: output[:, -1] is "
-                          "h[-1] of an LSTM of one direction with batch_first")
 
     def arguments(self, node: fx.Node) -> dict[str, Any]:
         """By the names of the schema."""
@@ -197,7 +191,7 @@ class Trace:
             arguments["dim"] = [d for d, size in enumerate(sizes) if isinstance(size, int) and size == 1]
         if target in noops.CASTS:
             target, arguments = aten.to.dtype, {"self": arguments["self"], "dtype": values.dtype}
-        self.results[node.name] = outputs[0].dtype
+        self.results[result_key(node)] = (node.name, outputs[0].dtype)
         self.casts |= torch.float32 in tensors(arguments, torch.dtype)
         weight = arguments.get("self")
         if target in noops.CASTS and isinstance(weight, Parameter) and node.args[0].meta["val"].dtype == values.dtype:
@@ -303,6 +297,15 @@ class Trace:
                                   "later; assign a new tensor instead (x = x + y; torch.cat or torch.where for parts)")
 
 
+def result_key(node: fx.Node) -> str:
+    """The node's name; of a cast, whose number says how many came before, what it casts. In another type a module may
+    cast more often."""
+    if node.target not in noops.CASTS:
+        return node.name
+    source = node.all_input_nodes[0]
+    return f"{result_key(source)}.cast{[user for user in source.users if user.target in noops.CASTS].index(node)}"
+
+
 def writes_constants(exported: Exported) -> bool:
     """An operation in place may change what depends on neither data nor weights; then who reads it keeps a copy."""
     fixed: set[fx.Node] = set()
@@ -377,7 +380,7 @@ def unpacked(value: Any) -> Any:
 def with_scalars(target: Any, arguments: dict[str, Any]) -> Any:
     """mul.Scalar for mul.Tensor with a number: Python hands numbers to tensor arguments, a dispatcher does not."""
     wanted = {a.name for a in target._schema.arguments if str(a.type) == "Tensor"}
-    numbers = [name for name in wanted if isinstance(arguments.get(name), (int, float, bool))]
+    numbers = [name for name in wanted if isinstance(arguments.get(name), (int, float, bool, Batch))]
     if not numbers:
         return target
     packet = getattr(aten, target._schema.name.split("::")[1])
@@ -386,5 +389,7 @@ def with_scalars(target: Any, arguments: dict[str, Any]) -> Any:
         return getattr(packet, overload)
     for name in numbers:
         value = arguments[name]
+        if isinstance(value, Batch):
+            raise Refused(f"{target_name(target)} takes the number of samples as \"{name}\"; add, multiply or divide by it")
         arguments[name] = Constant(torch.tensor(value, dtype=torch.float32 if isinstance(value, float) else None))
     return target

@@ -15,6 +15,7 @@ from .interpreter import Interpreter, Tensors, takes_labels
 from .refused import Refused
 
 COMPARISON = re.compile(r"aten::(eq|ne|lt|le|gt|ge)\.Scalar$")
+DEFAULT = -100  # of ignore_index
 OUTPUTS, GRADIENTS, APART = 1e-5, 1e-4, 1e-4  # largest relative differences
 COUNTED = 0.05  # of a gradient: more than rounding, less than a sample that counts twice
 TWICE = [0, 1, 0]  # of the samples: a batch in which one is found again
@@ -27,8 +28,15 @@ def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
     """The largest one, relative to the largest value."""
     if found.shape != wanted.shape:
         return float("inf")
+    found, wanted = without_equal_infinities(found, wanted)
     largest = wanted.abs().max().item() if wanted.numel() else 0.0
     return ((found - wanted).abs().max() / max(largest, 1e-30)).item() if wanted.numel() else 0.0
+
+
+def without_equal_infinities(found: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """0 where both are NaN or the same infinity, as masks are."""
+    same = (found == wanted) & ~wanted.isfinite() | found.isnan() & wanted.isnan()
+    return found.masked_fill(same, 0), wanted.masked_fill(same, 0)
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
@@ -36,15 +44,14 @@ def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     return difference(found, wanted) <= APART if wanted.is_floating_point() else torch.equal(found, wanted)
 
 
-def suspects(nodes: list[dict[str, Any]]) -> set[int]:
-    """Labels that a loss's graph may treat apart; but for LibTorch's default, -100: pp-run refuses such labels where
-    the loss is more than their mean."""
-    found: set[int] = set()
-    for node in nodes:
+def suspects(loss: dict[str, Any]) -> set[int]:
+    """Labels that a loss may treat apart."""
+    found = {loss.get("attributes", {}).get("ignore_index", DEFAULT)} if loss["op"] == "cross_entropy" else set()
+    for node in loss.get("nodes", []):
         call = node.get("call", {"target": "", "arguments": {}})
         other = call["arguments"].get("other")
         if takes_labels(call):
-            found |= {call["arguments"].get("ignore_index", -100)} - {-100}
+            found.add(call["arguments"].get("ignore_index", DEFAULT))
         elif COMPARISON.match(call["target"]) and isinstance(other, int):
             found |= {other - 1, other, other + 1}
     return found
@@ -56,6 +63,7 @@ class Verification:
         self.wrapper, self.examples = wrapper, examples
         self.document, self.weights = document, weights
         self.inputs = [example.draw(SAMPLES) for example in examples]
+        self.notes: list[str] = []
 
     def named(self, inputs: list[torch.Tensor]) -> Tensors:
         return {example.name: tensor for example, tensor in zip(self.examples, inputs)}
@@ -97,16 +105,22 @@ class Verification:
         return [interpreter.loss(), *made] if self.own_loss() else made
 
     def own_loss(self) -> bool:
-        return self.document.get("loss", {}).get("op") == "graph"
+        return self.wrapper.choice.loss
 
     def loss_is_mean(self) -> None:
         """Over its samples, or over the labels that it counts, as pp-run adds up the losses of micro-batches."""
         if not self.own_loss():
             return
         if not self.adds_up(self.inputs):
-            raise Refused("--loss module: the loss of a batch is not the mean over its samples; use reduction=\"mean\"")
-        for value, inputs in self.planted():
-            if not self.adds_up(inputs):
+            raise Refused("--loss module: the loss of a batch is not the mean over its samples; divide by "
+                          "the number of samples, and by nothing else that the batch decides")
+        for name, value, inputs in self.planted():
+            if self.adds_up(inputs):
+                continue
+            if value == DEFAULT:
+                self.notes.append(f"pp-run refuses {name} that have {value}, no label: the loss is then more than the mean "
+                                  "over the others, and micro-batches do not add up to it")
+            else:
                 raise Refused(f"--loss module: the loss of a batch with labels {value} is not the mean over its other "
                               f"labels; return cross_entropy(..., ignore_index={value}) and nothing else")
 
@@ -121,23 +135,24 @@ class Verification:
         """The loss and what it weighs: its labels that count, or 1."""
         interpreter = Interpreter(self.document, self.weights)
         interpreter.run(self.named(inputs))
-        interpreter.counts.clear()
+        interpreter.counts = []
         loss = interpreter.loss()
         counts = set(interpreter.counts)
         return loss, counts.pop() if len(counts) == 1 and None not in counts else 1.0
 
-    def planted(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
-        """Inputs with a label that the loss may not count, in the first half of the first sample."""
-        for value in sorted(suspects(self.document["loss"]["nodes"])):
-            inputs = [tensor.clone() for tensor in self.inputs]
-            for example, tensor in zip(self.examples, inputs):
-                if example.target and not tensor.is_floating_point():
-                    tensor[0].view(-1)[:(tensor[0].numel() + 1) // 2] = value
-            try:
-                self.counted_loss(inputs)
-            except (IndexError, RuntimeError):  # no such label is taken
-                continue
-            yield value, inputs
+    def planted(self) -> Iterator[tuple[str, int, list[torch.Tensor]]]:
+        """A target, a label that the loss may not count, and inputs that have it in the first half of the first sample."""
+        for value in sorted(suspects(self.document["loss"])):
+            for k, example in enumerate(self.examples):
+                if not example.target or example.dtype != torch.int64:
+                    continue
+                inputs = [tensor.clone() for tensor in self.inputs]
+                inputs[k][0].view(-1)[:(inputs[k][0].numel() + 1) // 2] = value
+                try:
+                    self.counted_loss(inputs)
+                except (IndexError, RuntimeError):  # no such label is taken
+                    continue
+                yield example.name, value, inputs
 
     def gradients_apart(self) -> None:
         """Of a batch in which a sample stands twice: the sum over its samples, weighed as pp-run does it. A backward may
@@ -159,6 +174,7 @@ class Verification:
         """Of the module's loss times what the rows weigh, or of a combination of the output."""
         trained = {name: tensor.detach().requires_grad_() for name, tensor in self.trained().items()}
         interpreter = Interpreter(self.document, self.weights | trained)
+        interpreter.counts = []
         first = self.passed(interpreter, [tensor[rows] for tensor in batch])[0]
         counts = set(interpreter.counts) or {None}
         weight = counts.pop() if len(counts) == 1 else None
@@ -243,8 +259,8 @@ class Verification:
             if name not in wanted or not tensor.numel():
                 continue
             grad = tensor.grad if tensor.grad is not None else torch.zeros_like(tensor)
-            own = wanted[name].abs().max().item()
-            error = (grad - wanted[name]).abs().max().item() / max(own, 1e-3 * scale, 1e-30)
+            grad, good = without_equal_infinities(grad, wanted[name])
+            error = (grad - good).abs().max().item() / max(good.abs().max().item(), 1e-3 * scale, 1e-30)
             if not error <= GRADIENTS:
                 raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} of its largest value "
                               f"(at most {GRADIENTS}); {LOST}")

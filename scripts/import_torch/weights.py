@@ -27,8 +27,8 @@ def stored(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype.is_floating_point else tensor.long()
 
 
-def encode(tensors: dict[str, torch.Tensor]) -> bytes:
-    header: dict[str, Any] = {}
+def encode(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     parts, end = [], 0
     for name, tensor in tensors.items():
         kept = stored(tensor)

@@ -318,8 +318,8 @@ TEST_SUITE("librun/check") {
     };
     CHECK(message() ==
           ": no data: none of train-images.idx, data_batch_1.bin, train.safetensors, train-x.npy, train.csv is "
-          "in "
-          "it; tokens need --token-type");
+          "in it; tokens need --token-type; images, parquet, tar and .pt go through a DataLoader: "
+          "scripts/export-data");
     folder.write("train-images.idx", run::idx_bytes(run::ElementType::uint8, {16, 2, 3}, std::string(96, 'x')));
     folder.write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {16}, std::string(16, '\1')));
     CHECK(message() ==

@@ -50,6 +50,14 @@ def transformer() -> torch.nn.Module:
     return made(Transformer)
 
 
+def frozen() -> torch.nn.Module:
+    """Trains the second half of the transformer."""
+    module = made(Transformer)
+    for part in (module.embed, *module.layers[:2]):
+        part.requires_grad_(False)
+    return module
+
+
 def cnn_data() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(2)
     label = torch.randint(10, (SAMPLES,), generator=generator)
@@ -60,6 +68,9 @@ def transformer_data() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(32, (SAMPLES, 12), generator=generator)
     return tokens, (tokens * 3 + 1) % 32
+
+
+frozen_data = transformer_data
 
 
 def batches(data: tuple[torch.Tensor, torch.Tensor]) -> list[tuple[torch.Tensor, ...]]:

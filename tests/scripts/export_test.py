@@ -22,12 +22,13 @@ from import_torch import weights  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin"))
 STEPS, RATE, LIMIT = 10, 0.05, 1e-4
-EXAMPLES = {"cnn": "float32:1x8x8", "transformer": "int64:12:0..31"}
+EXAMPLES = {"cnn": "float32:1x8x8", "transformer": "int64:12:0..31", "frozen": "int64:12:0..31"}
 # Where stages begin: first layers by name, of two stages and of four on two ranks.
 QUARTERS = {"cnn": ["conv2", "pool", "head"], "transformer": ["layers.1", "layers.2", "layers.3"]}
 CUTS = {("cnn", "1f1b"): ["pool"], ("cnn", "interleaved"): QUARTERS["cnn"], ("cnn", "zb-v"): QUARTERS["cnn"],
         ("transformer", "1f1b"): ["layers.2"], ("transformer", "interleaved"): QUARTERS["transformer"],
-        ("transformer", "zb-h1"): ["layers.2"], ("transformer", "data-parallel"): []}
+        ("transformer", "zb-h1"): ["layers.2"], ("transformer", "data-parallel"): [],
+        ("frozen", "1f1b"): ["layers.2"], ("frozen", "data-parallel"): []}
 
 
 def run(folder: pathlib.Path, *command: Any) -> str:

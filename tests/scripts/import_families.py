@@ -77,7 +77,8 @@ class Here:
     data: dict[str, torch.Tensor]
 
     def write(self) -> None:
-        (self.folder / "weights.safetensors").write_bytes(weights.encode(self.imported.weights))
+        (self.folder / "weights.safetensors").write_bytes(weights.encode(
+            self.imported.weights | self.imported.kept, self.imported.further))
         (self.folder / "train.safetensors").write_bytes(weights.encode(self.data))
         self.save("model.json", self.imported.document)
         self.save("profile.json", made_up_profile(self.imported.document))
@@ -149,9 +150,7 @@ class There:
         return losses
 
     def load(self, content: bytes) -> None:
-        missing = self.module.wrapped.load_state_dict(weights.decode(content), strict=False)
-        if missing.unexpected_keys:
-            raise Failed(f"load_state_dict does not know {missing.unexpected_keys[:3]}")
+        self.module.wrapped.load_state_dict(weights.decode(content))
 
 
 def make(name: str, still: bool, untied: bool) -> tuple[torch.nn.Module, list[factory.Example]]:

@@ -209,7 +209,7 @@ class Layers(unittest.TestCase):
         layers = self.layers(module, "float32:6x4")
         self.assertEqual(layers["0"]["attributes"]["hidden_size"], 5)
 
-    def test_the_loss_of_a_module_is_a_graph_of_what_reads_the_target(self):
+    def test_the_loss_of_a_module_is_that_of_the_table_where_it_is_one(self):
         class Loss(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -218,7 +218,8 @@ class Layers(unittest.TestCase):
             def forward(self, x, labels):
                 return F.cross_entropy(self.lin(x), labels, label_smoothing=0.1)
         document = imported(Loss(), "float32:4", target=("int64::0..4",), loss="module").document
-        self.assertEqual(document["loss"]["inputs"], ["lin", "labels"])
+        self.assertEqual(document["loss"], {"op": "cross_entropy", "inputs": ["lin", "labels"],
+                                            "attributes": {"label_smoothing": 0.1}})
         self.assertEqual(document["targets"], [{"name": "labels", "dtype": "int64", "shape": []}])
 
     def test_of_several_outputs_one_is_chosen_by_name_index_or_a_telling_name(self):
@@ -362,6 +363,18 @@ class Itself(unittest.TestCase):
         self.assertEqual({target for target, precision in calls.items() if precision == "float32"} - {"aten::mul.Tensor"}, single)
         self.assertIsNone(calls["aten::neg"])  # behind the cast back
 
+    def test_parts_in_float32_are_found_where_more_is_cast_in_bfloat16(self):
+        def forward(self, x):
+            norm = self.a(x).float().pow(2)
+            if self.a.weight.dtype == torch.bfloat16:
+                norm = norm.to(torch.bfloat16)
+            return self.b(norm).neg()
+        made = imported(module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4", level="op")
+        calls = {layer["call"]["target"]: layer["call"].get("precision") for layer in made.document["layers"] if "call" in layer}
+        self.assertEqual(calls, {"aten::pow.Tensor_Scalar": "float32", "aten::neg": None})
+        pixels = imported(module_of(lambda self, x: self.a(x.float() / 255), a=nn.Conv2d(1, 2, 3)), "uint8:1x4x4:0..255")
+        self.assertIn("in a bfloat16 run its casts to float32 do nothing", pixels.notes[0])
+
     def test_products_of_a_transposed_convolution_are_counted_from_its_input(self):
         # 3 x 5 inputs, each multiplied with 4 channels of 3 taps: 2 * 15 * 12 operations; kernel 3, stride 2: 11 outputs.
         made = imported(nn.Sequential(nn.ConvTranspose1d(3, 4, 3, stride=2)), "float32:3x5")
@@ -390,11 +403,6 @@ class Refusals(unittest.TestCase):
         self.refused("0.weight is float16, which pp-run has no weights of; import the module as .float()",
                      nn.Sequential(nn.Linear(4, 3)).half(), "float32:4")
 
-    def test_last_states_of_an_lstm_are_refused_while_their_shape_is_wrong(self):
-        module = module_of(lambda self, x: self.lin(self.lstm(x)[1][0][-1]), lstm=nn.LSTM(4, 5, batch_first=True),
-                           lin=nn.Linear(5, 3))
-        self.refused("export gives the last states of an LSTM a wrong shape", module, "float32:6x4")
-
     def test_a_penalty_on_weights_in_the_loss_is_refused(self):
         class Loss(nn.Module):
             def __init__(self):
@@ -402,9 +410,11 @@ class Refusals(unittest.TestCase):
                 self.lin = nn.Linear(4, 5)
 
             def forward(self, x, labels):
-                return F.cross_entropy(self.lin(x), labels) + 0.1 * self.lin.weight.square().sum()
-        self.refused("depends on parameters alone; leave it out of the loss", Loss(), "float32:4",
-                     target=("int64::0..4",), loss="module")
+                return F.cross_entropy(self.lin(x), labels) + 0.1 * self.penalty(x)
+        for penalty, reason in ((lambda m, x: m.lin.weight.square().sum(), "depends on parameters alone; leave it out of the loss"),
+                                (lambda m, x: (m.lin.bias * m.lin(x).mean(0)).sum(), "computes from all samples of a batch")):
+            Loss.penalty = penalty
+            self.refused(reason, Loss(), "float32:4", target=("int64::0..4",), loss="module")
 
     def test_a_product_of_samples_is_refused(self):
         self.refused("mixes the samples of a batch",

@@ -290,7 +290,7 @@ SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Clu
           .all_reduce_overlap = request.all_reduce_overlap.value_or(0),
           .links = slowest_links(cluster),
           .best_links = fastest_links(cluster),
-          .cluster = &cluster};
+          .cluster = cluster};
 }
 
 Finalist finalist_of(const PlanCase& one, const Candidate& candidate) {

@@ -1,6 +1,7 @@
 #include "libplan/search/candidates/find_candidates.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "libplan/cost/constants.h"
 #include "libplan/request/effort.h"
@@ -13,27 +14,43 @@
 namespace pp::plan {
 namespace {
 
+/// Of one case, each made when it is first asked for: they are as long as the layers and the devices.
+class Costs {
+ public:
+  Costs(const SearchCase& what, const SearchSpace& space) : what_(what), space_(space) {}
+  const ChainCost& objective() {
+    if (!objective_) objective_.reset(new ChainCost(objective_cost(what_, space_)));  // which does not move
+    return *objective_;
+  }
+  const ChainCost& bound() {
+    if (!bound_) bound_.reset(new ChainCost(bound_cost(what_, space_)));
+    return *bound_;
+  }
+
+ private:
+  const SearchCase& what_;
+  const SearchSpace& space_;
+  std::unique_ptr<const ChainCost> objective_, bound_;
+};
+
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {
  public:
-  Collector(const SearchCase& what, const SearchSpace& space, CandidateList& list)
-      : layers_(what.chain.size()),
-        list_(list),
-        objective_(objective_cost(what, space)),
-        bound_(bound_cost(what, space)) {}
+  Collector(const SearchCase& what, Costs& costs, CandidateList& list)
+      : layers_(what.chain.size()), list_(list), costs_(costs) {}
 
   void add(const Partition& partition, Origin origin) {
     if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    list_.candidates.push_back({partition, objective_of(partition, layers_, objective_),
-                                largest_load(partition, layers_, bound_), origin});
+    list_.candidates.push_back({partition, objective_of(partition, layers_, costs_.objective()),
+                                largest_load(partition, layers_, costs_.bound()), origin});
   }
 
  private:
   int layers_;
   CandidateList& list_;
-  ChainCost objective_, bound_;
+  Costs& costs_;
 };
 
 /// Of the objective; where links differ it takes the slowest for all and says too little. Aligned stages know
@@ -43,16 +60,15 @@ double most_of(const SearchCase& what, const SearchSpace& space, const SearchLim
 }
 
 /// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
-Seats seats_of(const SearchCase& what, const SearchSpace& space, const Links& links) {
-  Seats seats = equal_seats(space.replica_limit(), links, what.memory.limit());
-  if (space.aligned) align(seats, *what.cluster, space.min_replicas);
+Seats aligned(Seats seats, const SearchCase& what, const SearchSpace& space) {
+  if (space.aligned) align(seats, what.cluster, space.min_replicas);
   return seats;
 }
 
 /// Every Pareto point of load and sum, where stages are aligned the best; asynchronous: the optimum. Those that
 /// take the exact memory only when some objective is within `most`.
-std::vector<Partition> optima(const SearchCase& what, const SearchSpace& space, double most = kInfinity) {
-  const ChainCost cost = objective_cost(what, space);
+std::vector<Partition> optima(const SearchCase& what, const SearchSpace& space, const ChainCost& cost,
+                              double most = kInfinity) {
   if (!what.synchronous) return {search_least_load(space, cost, &cost, most - cost.base()).partition};
   if (space.aligned) return {search_best_point(space, cost, &cost, most).partition};
   std::vector<Partition> partitions;
@@ -71,23 +87,22 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
 }
 
 /// The best without replicas.
-Partition straight(const SearchCase& what, SearchSpace space, double most) {
+Partition straight(const ChainCost& cost, SearchSpace space, double most) {
   if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
     return {};
   space.max_replicas = 1;
-  const ChainCost cost = objective_cost(what, space);
   return search_least_load(space, cost, &cost, most - cost.base()).partition;
 }
 
 /// Whether some objective is within `near`, by a bound of the memory; of balanced ones that of the best without
 /// replicas.
-bool comes_within(double near, Depth depth, const SearchCase& what, const SearchSpace& space) {
+bool comes_within(double near, Depth depth, const SearchCase& what, const SearchSpace& space, Costs& costs) {
   if (near == kInfinity) return true;
-  const ChainCost cost = objective_cost(what, space);
+  const ChainCost& cost = costs.objective();
   if (!test_bottleneck(space, cost, near - cost.base()).feasible()) return false;
   if (!what.synchronous) return true;
   if (depth == Depth::balanced) {
-    const Partition alone = straight(what, space, kInfinity);
+    const Partition alone = straight(cost, space, kInfinity);
     return !alone.empty() && objective_of(alone, space.layers, cost) <= near;
   }
   const auto test = [&](double limit) { return test_labels(space, cost, nullptr, limit); };
@@ -118,7 +133,9 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
                           what.synchronous, what.micro_batches, what.all_reduce_overlap,
                           what.links,       what.best_links,    what.cluster};
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
-    peak = add_fitting(less, optima(less, space, most_of(what, space, limits)), Origin::less_memory, collector);
+    const std::vector<Partition> found =
+        optima(less, space, objective_cost(less, space), most_of(what, space, limits));
+    peak = add_fitting(less, found, Origin::less_memory, collector);
     if (peak == 0) return;
   }
 }
@@ -128,52 +145,58 @@ void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collec
   constexpr int kSlowerLinks = 4;
   if (what.memory.limited() && kSlowerLinks * space.layers * space.devices > kLimitedWork) return;
   for (int i = 0; i < kSlowerLinks && what.links.messages.bandwidth.value > 0; ++i) {
-    what.links.messages.bandwidth.value /= 2;
-    what.links.sums.bandwidth.value /= 2;
-    const std::vector<Partition> found = optima(what, space);
+    for (Link* link : {&what.links.messages, &what.links.sums})
+      for (BytesPerSecond* rate : {&link->bandwidth, &link->beyond}) rate->value /= 2;
+    const std::vector<Partition> found = optima(what, space, objective_cost(what, space));
     add_fitting(what, found, Origin::slower_links, collector);
     if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
+/// find_fitting() under the objective of the case.
+Partition find_fitting(const SearchCase& what, const SearchSpace& space, const ChainCost& cost) {
+  Partition partition = test_bottleneck(space, cost, kInfinity).partition;
+  if (partition.empty() || what.memory.fits(partition)) return partition;
+  return test_labels(space, cost, &cost, kInfinity, Sums::ignore).point.partition;
+}
+
 /// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
 /// those of the least objective.
-std::vector<Partition> close_partitions(const SearchCase& what, const SearchSpace& space,
-                                        const SearchLimits& limits) {
+std::vector<Partition> close_partitions(const SearchSpace& space, const SearchLimits& limits, Costs& costs) {
   constexpr std::size_t kMost = 400;
-  const ChainCost bound = bound_cost(what, space);
+  const ChainCost& bound = costs.bound();
   if (auto all = partitions_within(space, bound, limits.slowest, kMost)) return *std::move(all);
-  const ChainCost cost = objective_cost(what, space);
+  const ChainCost& cost = costs.objective();
   const double least = search_bottleneck(space, bound).value;
   return near_optima(space, cost, least - cost.base(), limits.most - cost.base(), kMost);
 }
 
 /// Adds what the objective of a search may have misjudged.
 void collect_inherited(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
-                       Collector& collector) {
+                       Costs& costs, Collector& collector) {
   if (is_small(space.layers, space.devices))
-    add_fitting(what, close_partitions(what, space, limits), Origin::near_optima, collector);
+    add_fitting(what, close_partitions(space, limits, costs), Origin::near_optima, collector);
   if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
   inherit_from_slower_links(what, space, collector);
 }
 
 /// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
 void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
-             const BottleneckResult& least, CandidateList& list, Collector& collector) {
+             const BottleneckResult& least, CandidateList& list, Costs& costs, Collector& collector) {
   const double most = std::min(most_of(what, space, limits), limits.near);
   if (limits.depth == Depth::plain) {
-    add_fitting(what, optima(what, space, most), Origin::points, collector);
+    add_fitting(what, optima(what, space, costs.objective(), most), Origin::points, collector);
     if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
   }
   if (!space.aligned) {  // one of many such spaces, whose plans are long
-    const Partition alone = straight(what, space, most);
+    const Partition alone = straight(costs.objective(), space, most);
     add_fitting(what, {alone}, Origin::straight, collector);
     add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
                 collector);
     add_fitting(what, {least.partition}, Origin::least_bound, collector);
   }
   if (what.memory.limited() && list.candidates.empty() && most == kInfinity) {
-    add_fitting(what, {find_fitting(what, space)}, Origin::anything, collector);
+    add_fitting(what, {find_fitting(what, space, costs.objective())}, Origin::anything, collector);
     list.nothing_fits = list.candidates.empty();
   }
 }
@@ -184,7 +207,7 @@ ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step : LoadKind::period;
   return {what.chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.links),
+          aligned(equal_seats(space.replica_limit(), what.links, what.memory.limit()), what, space),
           what.memory.in_flight()};
 }
 
@@ -192,7 +215,8 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
   const LoadKind kind = what.synchronous ? LoadKind::step_bound : LoadKind::period_bound;
   return {what.bound_chain,
           {kind, what.micro_batches, what.all_reduce_overlap},
-          seats_of(what, space, what.best_links),
+          aligned(equal_seats(space.replica_limit(), what.best_links, what.memory.limit(), &what.cluster), what,
+                  space),
           what.memory.in_flight()};
 }
 
@@ -201,10 +225,11 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
   list.bound = order_free_bound(what, space);
   if (list.bound > limits.slowest) return list;
   BottleneckResult least;
-  Collector collector(what, space, list);
+  Costs costs(what, space);
+  Collector collector(what, costs, list);
   try {
-    const ChainCost bound = bound_cost(what, space);
-    if (limits.depth == Depth::bound || !comes_within(limits.near, limits.depth, what, space)) {
+    const ChainCost& bound = costs.bound();
+    if (limits.depth == Depth::bound || !comes_within(limits.near, limits.depth, what, space, costs)) {
       list.bound = bottleneck_bound(space, bound, limits.enough);
       return list;
     }
@@ -214,7 +239,7 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
       if (!test.feasible()) return list;
     }
     if (limits.depth == Depth::inherited) {
-      collect_inherited(what, space, limits, collector);
+      collect_inherited(what, space, limits, costs, collector);
       return list;
     }
     if (!space.aligned) {  // where nobody asks for the bound
@@ -222,23 +247,25 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
       list.bound = least.value;
       list.nothing_fits = !least.feasible();
     }
-    if (space.aligned || least.feasible()) collect(what, space, limits, least, list, collector);
+    if (space.aligned || least.feasible()) collect(what, space, limits, least, list, costs, collector);
   } catch (const SearchStopped&) {
     list.cut_short = true;
     if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
     SearchSpace quick = space;
     quick.stop = {};
     add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
-    add_fitting(what, {least.partition, find_fitting(what, quick)}, Origin::anything, collector);
+    const int most = std::min(quick.devices, quick.layers);
+    for (int stages = most; stages > 1 && list.candidates.empty(); stages /= 2)
+      add_fitting(what, even_partitions(quick, stages, what.chain), Origin::even_stages, collector);
+    add_fitting(what, {least.partition}, Origin::anything, collector);
+    if (list.candidates.empty())
+      add_fitting(what, {find_fitting(what, quick, costs.objective())}, Origin::anything, collector);
   }
   return list;
 }
 
 Partition find_fitting(const SearchCase& what, const SearchSpace& space) {
-  const ChainCost cost = objective_cost(what, space);
-  Partition partition = test_bottleneck(space, cost, kInfinity).partition;
-  if (partition.empty() || what.memory.fits(partition)) return partition;
-  return test_labels(space, cost, &cost, kInfinity, Sums::ignore).point.partition;
+  return find_fitting(what, space, objective_cost(what, space));
 }
 
 }  // namespace pp::plan

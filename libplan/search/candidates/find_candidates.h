@@ -23,9 +23,9 @@ struct SearchCase {
   bool synchronous = true;
   MicroBatches micro_batches;
   double all_reduce_overlap = 0;
-  Links links;                       ///< for the objective
-  Links best_links;                  ///< for the bound
-  const Cluster* cluster = nullptr;  ///< of spaces that are aligned
+  Links links;       ///< for the objective
+  Links best_links;  ///< for the bound
+  const Cluster& cluster;
 };
 
 struct CandidateList {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "libplan/cost/links.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -18,8 +20,23 @@ std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const 
 /// Of all, as the bound's chain has one of them.
 double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
 
+/// Of 1, 2, .. replicas, as far as somebody has come.
+class LeastForms {
+ public:
+  explicit LeastForms(const Cluster& cluster) : cluster_(cluster) {}
+  const std::vector<AllReduceForm>& of(int replicas) {
+    while (std::ssize(forms_) < replicas)
+      forms_.push_back(least_all_reduce_forms(cluster_, static_cast<int>(forms_.size()) + 1));
+    return forms_[at(replicas - 1)];
+  }
+
+ private:
+  const Cluster& cluster_;
+  std::vector<std::vector<AllReduceForm>> forms_;
+};
+
 /// A layer alone on as many replicas as it likes: its own work, all-reduce and update.
-double least_load(const SearchCase& what, int layer, int most_replicas, double known) {
+double least_load(const SearchCase& what, LeastForms& forms, int layer, int most_replicas, double known) {
   double least = std::numeric_limits<double>::infinity();
   const Chain& chain = what.bound_chain;
   const LoadKind kind = what.synchronous ? LoadKind::steady : LoadKind::period;
@@ -32,8 +49,7 @@ double least_load(const SearchCase& what, int layer, int most_replicas, double k
     const int q = alone.replicas;
     alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
-      alone.all_reduce =
-          cheapest(flat_forms(q, what.best_links.sums), chain.reduction(layer, layer + 1, sharded));
+      alone.all_reduce = cheapest(forms.of(q), chain.reduction(layer, layer + 1, sharded));
     alone.update = chain.stage_update(layer, layer + 1, sharded ? q : 1);
     least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
   }
@@ -59,8 +75,9 @@ double order_free_bound(const SearchCase& what, const SearchSpace& space) {
   const double work = chain.stage_compute(0, layers);
   const double way = chain.way(0, layers) + chain.fixed.forward + chain.fixed.backward;
   double bound = std::max(what.synchronous ? way : 0, all_time(what.micro_batches) * work / space.devices);
+  LeastForms forms(what.cluster);
   for (int layer = 0; layer + 1 < layers; ++layer)  // the last position holds the loss, in this order only
-    bound = std::max(bound, least_load(what, layer, space.replica_limit(), bound));
+    bound = std::max(bound, least_load(what, forms, layer, space.replica_limit(), bound));
   return bound;
 }
 

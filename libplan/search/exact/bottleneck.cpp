@@ -6,6 +6,7 @@
 
 #include "libplan/cost/constants.h"
 #include "libplan/search/exact/bisect.h"
+#include "libplan/search/exact/contracted.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
@@ -190,10 +191,18 @@ class BottleneckProbe {
 }  // namespace
 
 BottleneckTest test_bottleneck(const SearchSpace& space, const StageCost& cost, double limit) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, nullptr, [&](const SearchSpace& segments, const StageCost& of, auto*) {
+      return test_bottleneck(segments, of, limit);
+    });
   return BottleneckProbe(space, cost, limit).run();
 }
 
 BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& cost, double lower_bound) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, nullptr, [&](const SearchSpace& segments, const StageCost& of, auto*) {
+      return search_bottleneck(segments, of, lower_bound);
+    });
   const auto test = [&](double limit) { return test_bottleneck(space, cost, limit); };
   if (lower_bound > 0) return bisect_bottleneck(test, lower_bound);
   const BottleneckTest fewest = test(kInfinity);

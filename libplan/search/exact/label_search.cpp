@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "libplan/search/exact/contracted.h"
 #include "libplan/search/exact/front_needs.h"
 #include "libprofile/core/index.h"
 
@@ -374,11 +375,19 @@ class Probe {
 
 PointTest test_labels(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory, double limit,
                       Sums sums) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, memory, [&](const auto& segments, const auto& of, const auto* exact) {
+      return test_labels(segments, of, exact, limit, sums);
+    });
   return Probe(space, cost, memory, limit, sums).run();
 }
 
 BottleneckResult search_least_load(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                                    double most) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, memory, [&](const auto& segments, const auto& of, const auto* exact) {
+      return search_least_load(segments, of, exact, most);
+    });
   const auto probe = [&](const ExactMemory* exact) {
     return [&, exact](double limit) {
       PointTest test = test_labels(space, cost, exact, limit, Sums::ignore);
@@ -431,6 +440,10 @@ class PointProbe {
 
 ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                           double most) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, memory, [&](const auto& segments, const auto& of, const auto* exact) {
+      return search_points(segments, of, exact, most);
+    });
   PointProbe probe(space, cost, memory);
   if (!probe.is_within(most)) return {};
   const std::optional<double> least = probe.least_load();
@@ -439,6 +452,10 @@ ParetoFront search_points(const SearchSpace& space, const StageCost& cost, const
 
 Point search_best_point(const SearchSpace& space, const StageCost& cost, const ExactMemory* memory,
                         double most) {
+  if (!space.cut_allowed.empty())
+    return contracted(space, cost, memory, [&](const auto& segments, const auto& of, const auto* exact) {
+      return search_best_point(segments, of, exact, most);
+    });
   PointProbe probe(space, cost, memory);
   if (!probe.is_within(most)) return {};
   const std::optional<double> least = probe.least_load();

@@ -17,11 +17,14 @@ namespace pp::plan {
 namespace {
 
 auto rank(const Finalist& finalist) {
-  return std::tuple(finalist.ranked_step(), finalist.workers(), finalist.partition.size(),
-                    recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
-                    std::string(finalist.schedule->name), stages_text(finalist.partition),
-                    replicas_text(finalist.partition), finalist.micro_batches, finalist.assignment.stage_layers,
-                    finalist.devices, finalist.windows, finalist.prefetch, recompute_text(finalist.again),
+  return std::tuple(finalist.ranked_step(), finalist.workers(), finalist.partition.size());
+}
+/// Of those that rank() does not tell apart, which are few: it copies.
+auto rank_of_equals(const Finalist& finalist) {
+  return std::tuple(recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
+                    finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),
+                    finalist.micro_batches, finalist.assignment.stage_layers, finalist.devices,
+                    finalist.windows, finalist.prefetch, recompute_text(finalist.again),
                     finalist.assignment.recompute, finalist.shared());
 }
 
@@ -73,7 +76,10 @@ double Finalist::ranked_step() const {
   return holds_more() ? to_rounded(kLeastGain * prediction.step.count()) : rounded_step();
 }
 
-bool ranks_before(const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }
+bool ranks_before(const Finalist& a, const Finalist& b) {
+  const auto one = rank(a), other = rank(b);
+  return one != other ? one < other : rank_of_equals(a) < rank_of_equals(b);
+}
 
 bool has_free_windows(const Finalist& finalist, const PlanRequest& request) {
   return !request.window && finalist.schedule->windowed &&

@@ -160,7 +160,7 @@ class BoundaryMoves {
     from_ = Programs::search;
     if (!context_.graph.recompute_blocks.empty()) return keep_blocks();
     for (std::size_t s = 0; s < climb_.best().again.size(); ++s) {
-      Finalist other = climb_.best();
+      Finalist other = like_best();
       other.again[s] = {};
       climb_.attempt(std::move(other));
     }
@@ -171,10 +171,20 @@ class BoundaryMoves {
     const std::vector<std::vector<int>> layers = climb_.best().assignment.stage_layers;
     const int most = most_blocks(context_.graph, layers);
     for (int count = 0; count <= most; ++count) {
-      Finalist other = climb_.best();
+      Finalist other = like_best();
       other.again = first_blocks(context_.graph, layers, count);
       if (climb_.attempt(std::move(other))) return;
     }
+  }
+
+  /// What price() reads of it: its prediction is as long as its programs.
+  Finalist like_best() const {
+    const Finalist& best = climb_.best();
+    Finalist other = best.unpriced();
+    other.again = best.again;
+    if (is_searched(*best.schedule) && from_ == Programs::keep)
+      other.assignment.programs = best.assignment.programs;
+    return other;
   }
 
   /// Climb::Price. Most moves end at their step, which takes half as long as all that is known of them.
@@ -214,7 +224,7 @@ class BoundaryMoves {
 
   bool attempt(Partition partition) {
     if (partition.empty()) return false;
-    Finalist other = climb_.best();
+    Finalist other = like_best();
     other.partition = std::move(partition);
     return climb_.attempt(std::move(other));
   }

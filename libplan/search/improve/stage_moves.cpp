@@ -85,7 +85,7 @@ class StageMoves {
   /// A layer of the busiest stage goes to one with less work, wherever in the row that is: a layer moves over
   /// every cut in between.
   bool across_stages(Climb& climb) const {
-    if (!request_.cuts.empty()) return false;
+    if (!request_.cuts.empty() || !request_.layer_order.empty()) return false;
     const Finalist& best = climb.best();
     const auto work = [&](int stage) {
       return best.prediction.workers[at(best.assignment.stage_workers[at(stage)].front())].busy;

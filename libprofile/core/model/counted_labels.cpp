@@ -95,14 +95,15 @@ class GraphMean {
   const ResolvedLayer& resolved_;
 };
 
-/// The nodes of the loss's graph that `labels` are made by, as a graph of its own.
-class LabelGraph {
+/// The nodes of the loss's graph that some of its tensors are made by, as a graph of its own.
+template <class Part>
+class LossPart {
  public:
-  LabelGraph(const ResolvedModel& model, CountedLabels& to) : model_(model), to_(to) {}
+  LossPart(const ResolvedModel& model, Part& to) : model_(model), to_(to) {}
 
   /// False when a layer's output takes part.
-  bool take(const TensorSource& labels) {
-    mark(labels);
+  bool take(const std::vector<TensorSource>& wanted) {
+    for (const TensorSource& value : wanted) mark(value);
     for (std::size_t i = 0; i < model_.loss.nodes.size(); ++i) {
       const int index = static_cast<int>(i);
       if (!nodes_.contains(index)) continue;
@@ -112,7 +113,7 @@ class LabelGraph {
       for (TensorSource& source : node.sources) source = moved(source);
       to_.made.nodes.push_back(std::move(node));
     }
-    to_.made.graph_outputs = {moved(labels)};
+    for (const TensorSource& value : wanted) to_.made.graph_outputs.push_back(moved(value));
     return std::ranges::none_of(to_.made.sources, [](const TensorSource& s) { return s.kind == Kind::layer; });
   }
 
@@ -136,7 +137,7 @@ class LabelGraph {
   }
 
   const ResolvedModel& model_;
-  CountedLabels& to_;
+  Part& to_;
   std::map<int, int> nodes_, inputs_;  ///< of the loss: their place in the new graph
 };
 
@@ -164,6 +165,32 @@ void refuse_ignored_classes(const ResolvedModel& model) {
 
 }  // namespace
 
+std::optional<Answers> answers_of(const ResolvedModel& model) {
+  if (!model.graph.loss) return std::nullopt;
+  const LossSpec& loss = *model.graph.loss;
+  Answers answers;
+  std::vector<TensorSource> told;
+  if (loss.op != kGraphOp && loss.attributes.contains("ignore_index")) {
+    answers.ignored = integer(loss.attributes, "ignore_index");
+    if (model.loss.inputs.front().shape.size() == 3) answers.classes = 1;
+    told = {{Kind::input, 0, 0}, {Kind::input, 1, 0}};
+  }
+  for (std::size_t i = 0; i < loss.nodes.size(); ++i) {
+    const auto call = loss.nodes[i].call ? label_call(*loss.nodes[i].call) : std::nullopt;
+    if (!call) continue;
+    const ResolvedNode& node = model.loss.nodes[i];
+    const auto prediction = static_cast<std::size_t>(call->prediction),
+               labels = static_cast<std::size_t>(call->labels);
+    if (!told.empty() || node.inputs[labels].type.dtype != DType::int64) return std::nullopt;
+    answers.ignored = call->ignored;
+    answers.classes = 1;
+    told = {node.sources[prediction], node.sources[labels]};
+  }
+  if (told.empty()) return std::nullopt;
+  LossPart(model, answers).take(told);
+  return answers;
+}
+
 std::optional<CountedLabels> counted_labels(const ResolvedModel& model) {
   if (!model.graph.loss) return std::nullopt;
   const LossSpec& loss = *model.graph.loss;
@@ -174,7 +201,7 @@ std::optional<CountedLabels> counted_labels(const ResolvedModel& model) {
   } else if (loss.attributes.contains("ignore_index")) {
     mean = Mean{{Kind::input, 1, 0}, integer(loss.attributes, "ignore_index")};
   }
-  if (!mean || !LabelGraph(model, counted).take(mean->labels)) {
+  if (!mean || !LossPart(model, counted).take({mean->labels})) {
     refuse_ignored_classes(model);
     return std::nullopt;
   }

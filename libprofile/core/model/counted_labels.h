@@ -20,6 +20,18 @@ struct CountedLabels {
   ResolvedLayer made = {};
 };
 
+/// What a loss is told and what is right: `made.graph_outputs` are the prediction and the labels, which nodes
+/// of the loss's graph make of tensors of the model, or which the loss of the table reads.
+struct Answers {
+  std::int64_t ignored = 0;
+  int classes = -1;  ///< dimension of the prediction, negative ones counted from the end
+  std::vector<Layer> nodes = {};
+  ResolvedLayer made = {};
+};
+/// Of the loss cross_entropy, and of a graph with one of LibTorch's cross_entropy_loss or nll_loss on class
+/// numbers.
+std::optional<Answers> answers_of(const ResolvedModel& model);
+
 /// Of the loss cross_entropy, and of a graph whose result is the mean of one of LibTorch's cross_entropy_loss
 /// or nll_loss, or a sum of such means of the same labels, scaled by constants. Nothing for a mean over
 /// samples, and where the labels depend on a layer. Throws pp::Error (data) for a graph that ignores one of its

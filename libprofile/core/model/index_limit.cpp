@@ -20,7 +20,8 @@ using Kind = TensorSource::Kind;
 IndexRange lower(const IndexRange& a, const IndexRange& b) {
   if (a.limit == 0) return b;
   if (b.limit == 0) return a;
-  return {std::min(a.limit, b.limit), a.ignored == b.ignored ? a.ignored : std::nullopt};
+  return {std::min(a.limit, b.limit), a.ignored == b.ignored ? a.ignored : std::nullopt,
+          a.in_mean || b.in_mean};
 }
 
 /// The first size of what an argument names; 0 when it names no tensor.
@@ -47,7 +48,8 @@ IndexRange of_row(const OpRow* row, const Attributes& attributes, const std::vec
                   std::size_t k) {
   if (row == nullptr || row->index_limit == nullptr) return {};
   IndexRange range{row->index_limit(attributes, inputs, k)};
-  if (attributes.contains("ignore_index")) range.ignored = integer(attributes, "ignore_index");
+  range.in_mean = attributes.contains("ignore_index");
+  if (range.in_mean) range.ignored = integer(attributes, "ignore_index");
   return range;
 }
 
@@ -68,7 +70,7 @@ std::vector<IndexRange> of_reader(const Layer& reader, const std::vector<RowTens
   for (std::size_t k = 0; k < ranges.size(); ++k) {
     const int input = static_cast<int>(k);
     if (embedding && names_input(call, "indices", input)) ranges[k] = {first_size(call, "weight", inputs)};
-    if (labels && labels->labels == input) ranges[k] = {labels->classes(inputs), labels->ignored};
+    if (labels && labels->labels == input) ranges[k] = {labels->classes(inputs), labels->ignored, labels->mean};
   }
   return ranges;
 }

@@ -12,6 +12,7 @@ namespace pp {
 struct IndexRange {
   std::int64_t limit = 0;
   std::optional<std::int64_t> ignored = {};
+  bool in_mean = false;  ///< the others alone are averaged
 };
 
 /// Every integer of the tensor must be below this: the rows of the embeddings that read it, in graphs and calls

@@ -128,7 +128,7 @@ Arguments::Arguments(const AtenCall& call, const c10::FunctionSchema& schema) {
 
 void Arguments::note(std::int64_t value, const c10::Argument& argument) {
   check_magnitude(value, argument);
-  largest_integer_ = std::max(largest_integer_, value);
+  if (argument.name() != "ignore_index") largest_integer_ = std::max(largest_integer_, value);
 }
 
 Arguments::Slot Arguments::bind_integer(const AtenValue& value, const c10::Argument& argument) {

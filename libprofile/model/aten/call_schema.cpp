@@ -21,8 +21,17 @@ using namespace std::string_view_literals;
 /// Names with an underscore, and those of one backend, are LibTorch's own business, and not all of them check
 /// what they are given. These appear in exported graphs.
 bool is_private(std::string_view name) {
-  constexpr std::array kKnown{"_softmax"sv,     "_log_softmax"sv, "_to_copy"sv,
-                              "_unsafe_view"sv, "_weight_norm"sv, "_reshape_alias"sv};
+  constexpr std::array kKnown{"_softmax"sv,
+                              "_log_softmax"sv,
+                              "_to_copy"sv,
+                              "_unsafe_view"sv,
+                              "_weight_norm"sv,
+                              "_reshape_alias"sv,
+                              "_upsample_bicubic2d_aa"sv,
+                              "_upsample_bilinear2d_aa"sv,
+                              "_upsample_nearest_exact1d"sv,
+                              "_upsample_nearest_exact2d"sv,
+                              "_upsample_nearest_exact3d"sv};
   constexpr std::array kBackends{"slow_"sv,   "thnn_"sv,   "cudnn_"sv,     "miopen_"sv,
                                  "mkldnn_"sv, "fbgemm_"sv, "quantized_"sv, "sparse_"sv};
   if (std::ranges::any_of(kBackends, [&](std::string_view prefix) { return name.starts_with(prefix); }))

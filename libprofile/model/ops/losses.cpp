@@ -19,25 +19,40 @@ namespace {
 
 constexpr std::int64_t kMean = 1;  // of nll_loss: at::Reduction::Mean
 
+/// 1 for each label that counts, [labels, 1].
+at::Tensor counts(const at::Tensor& labels, std::int64_t ignored, at::ScalarType type) {
+  return labels.ne(ignored).to(type).unsqueeze(1);
+}
+
 // Prediction [n, ..., classes], or of images [n, classes, h, w], target [n, ...] of class numbers; the mean
-// over the targets that are not `ignored`, NaN when all are.
+// over the targets that are not `ignored`, NaN when all are. A share `smoothing` of a target lies on all
+// classes alike.
 Forward bind_cross_entropy(const Attributes& attributes) {
-  return [ignored = integer(attributes, "ignore_index")](TensorSpan inputs, TensorSpan /*weights*/,
-                                                         LayerContext& context) -> Tensors {
+  return [ignored = integer(attributes, "ignore_index"), smoothing = number(attributes, "label_smoothing")](
+             TensorSpan inputs, TensorSpan /*weights*/, LayerContext& context) -> Tensors {
     const bool image = inputs[0].dim() == 4;
     const at::Tensor shares = at::log_softmax(image ? inputs[0].movedim(1, -1) : inputs[0], -1);
     const at::Tensor target = inputs[1].flatten().to(at::kLong);
-    const auto [loss, total] = at::nll_loss_forward(shares.flatten(0, -2), target, {}, kMean, ignored);
+    const at::Tensor rows = shares.flatten(0, -2);
+    const auto [loss, total] = at::nll_loss_forward(rows, target, {}, kMean, ignored);
     ops::save(context, {shares, target, total});
-    return {loss};
+    if (smoothing == 0) return {loss};
+    const at::Tensor alike =
+        rows.mean(-1, /*keepdim=*/true).masked_fill(target.eq(ignored).unsqueeze(1), 0).sum();
+    return {loss.mul(1 - smoothing).sub(alike.div(total).mul(smoothing))};
   };
 }
 
 WrittenBackward cross_entropy_backward(const Attributes& attributes) {
-  return {.inputs = [ignored = integer(attributes, "ignore_index")](Tensors& saved, TensorSpan /*weights*/,
-                                                                    const at::Tensor& gradient) -> Tensors {
+  return {.inputs = [ignored = integer(attributes, "ignore_index"),
+                     smoothing = number(attributes, "label_smoothing")](Tensors& saved, TensorSpan /*weights*/,
+                                                                        const at::Tensor& gradient) -> Tensors {
     const at::Tensor shares = saved[0].flatten(0, -2);
-    const at::Tensor by_share = at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, ignored, saved[2]);
+    at::Tensor by_share = at::nll_loss_backward(gradient, shares, saved[1], {}, kMean, ignored, saved[2]);
+    if (smoothing != 0) {
+      const at::Tensor of_each = gradient.div(saved[2]).mul(smoothing / static_cast<double>(shares.size(1)));
+      by_share = by_share.mul(1 - smoothing).sub(counts(saved[1], ignored, shares.scalar_type()).mul(of_each));
+    }
     const at::Tensor by_logit =
         at::_log_softmax_backward_data(by_share, shares, -1, shares.scalar_type()).view(saved[0].sizes());
     return {by_logit.dim() == 4 ? by_logit.movedim(-1, 1).contiguous() : by_logit, at::Tensor()};

@@ -31,8 +31,12 @@ TEST_CASE("all-reduce of 100 MB and of 1 kB over four replicas at 10 us and 1 GB
   CHECK(tree_all_reduce(4, link(1e9, 1e-5)).seconds(1e8) == exactly(0.20004));
   CHECK(ring_all_reduce(4, link(1e9, 1e-5)).seconds(1e3) == exactly(61.5e-6));
   CHECK(tree_all_reduce(4, link(1e9, 1e-5)).seconds(1e3) == exactly(42e-6));
-  CHECK(cheapest(flat_forms(4, link(1e9, 1e-5)), Reduction{1e3}) == exactly(42e-6));
-  CHECK(cheapest(flat_forms(1, link(1e9, 1e-5)), Reduction{1e8}) == 0);
+  const auto flat = [](int replicas) {
+    return least_all_reduce_forms(flat_cluster(8, DeviceKind::cpu, BytesPerSecond(1e9), Seconds(1e-5), {}),
+                                  replicas);
+  };
+  CHECK(cheapest(flat(4), Reduction{1e3}) == exactly(42e-6));
+  CHECK(cheapest(flat(1), Reduction{1e8}) == 0);
 }
 
 TEST_CASE("two levels: one network card per node, or one per replica") {

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/answer/make_plan.h"
+#include "libplan/schedule/schedule.h"
+#include "libprofile/core/index.h"
 #include "tests/libplan/interop/exports.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
@@ -216,6 +218,28 @@ TEST_CASE("both: precision and sharded state go with the plan, or are named") {
   CHECK(settings["shard"] == "optimizer");
   CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }).find("it has no autocast") !=
         std::string::npos);
+}
+
+TEST_CASE("Megatron: its orders have its warm-ups") {
+  // By its pipeline_parallel/schedules.py rank r of p runs p - r - 1 forwards before it alternates; with v
+  // chunks 2 (p - r - 1) + (v - 1) p. One forward more comes before the first backward.
+  const auto forwards = [](const std::string& schedule, int ranks, int chunks, int micro_batches) {
+    std::vector<int> counts;
+    const ProgramSet set = program_set({.name = schedule,
+                                        .replicas = std::vector<int>(at(ranks), 1),
+                                        .micro_batches = micro_batches,
+                                        .window = WindowRule::published,
+                                        .chunks_per_worker = chunks});
+    for (const Program& program : set.workers)
+      counts.push_back(
+          static_cast<int>(std::ranges::find(program, OpKind::backward, &Op::kind) - program.begin()));
+    return counts;
+  };
+  CHECK(forwards("1f1b", 4, 1, 8) == std::vector{4, 3, 2, 1});
+  CHECK(forwards("1f1b", 4, 1, 2) == std::vector{2, 2, 2, 1});  // no more than there are
+  CHECK(forwards("interleaved", 2, 2, 4) == std::vector{5, 3});
+  CHECK(forwards("interleaved", 4, 2, 8) == std::vector{11, 9, 7, 5});
+  CHECK(forwards("interleaved", 4, 3, 8) == std::vector{15, 13, 11, 9});
 }
 
 TEST_CASE("Megatron: wider windows than its own are named with what closes them") {

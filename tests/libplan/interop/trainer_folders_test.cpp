@@ -1,5 +1,7 @@
 // Folders that trainers are started from. Each option was looked up in the trainer's public sources, which the
 // exporters name; the texts here are written out by hand from them.
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "libplan/interop/block_row.h"
@@ -375,6 +377,143 @@ TEST_CASE("NeMo AutoModel: degrees, modules by the layers' names, the order of o
             "      - [\"h.1\",\"h.2\",\"norm\",\"head\"]\n"));
   CHECK(has(text, "  seq_len: 8\n"));
   CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+}
+
+TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost") {
+  struct Trainer {
+    std::string name;
+    TrainerExport (*write)(const Plan&, Losses);
+  };
+  const std::vector<Trainer> trainers{{"torch", export_torch_pipelining},
+                                      {"megatron", export_megatron},
+                                      {"torchtitan", export_torchtitan},
+                                      {"automodel", export_automodel}};
+  // What changes in the plan, and where it is found: in files, or `lost`, which without it is empty.
+  struct Assumption {
+    std::string what;
+    std::function<void(Plan&)> change;
+    std::map<std::string, std::string> written, lost;
+  };
+  const std::string inputs = "its data are tokens: nothing gives pixels to the model";
+  const std::string tower =
+      "2 layers beside its embedding, blocks, norm and head, vision.patch to vision.out: the plan counts them, "
+      "and "
+      "it has none";
+  const std::string frozen =
+      "frozen weights, such as those of embed: it trains all, which takes longer than planned";
+  const std::string float64 = "it trains in float32 or bfloat16, not in float64";
+  const std::string format = "tensors are contiguous between its stages, not channels_last";
+  const std::string float16 = "it casts products to bfloat16, not to float16";
+  const auto set = [](auto member, auto value) { return [=](Plan& plan) { plan.training.*member = value; }; };
+  const std::vector<Assumption> assumptions{
+      {"blocks that an estimate recomputes",
+       [](Plan& plan) { plan.context["checkpoint"] = "blocks"; },
+       {{"megatron", "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n"},
+        {"torchtitan", "mode = \"full\"\n"},
+        {"automodel", "activation_checkpointing: true\n"}},
+       {{"torch",
+         "no block runs again, as the profile has it: stages keep their activations and need more memory than "
+         "planned; estimate without --checkpoint"}}},
+      {"hidden sums of gradients",
+       [](Plan& plan) { plan.predicted.all_reduce_overlap = 0.5; },
+       {{"megatron", "--overlap-grad-reduce\n"},
+        {"torchtitan", "data_parallel_shard_degree = 2\n"},  // FSDP hides them
+        {"automodel", "strategy: fsdp2\n"}},
+       {{"torch",
+         "gradients are added up after the last backward and not behind it; plan with --all-reduce-overlap "
+         "0"}}},
+      {"a vision tower",
+       [](Plan& plan) {
+         std::vector<Layer>& layers = plan.model.layers;
+         plan.model.inputs.push_back({"pixels", {{8, 4}, DType::float32}});
+         const Attributes width{{"out_features", std::int64_t{4}}, {"bias", true}};
+         const Layer patch = layer("vision.patch", "linear", "pixels", width);
+         const Layer out = layer("vision.out", "linear", "vision.patch", width);
+         Layer sum = layer("sum", "add", "embed");
+         sum.inputs.push_back("vision.out");
+         layers.insert(layers.begin() + 1, {patch, out, sum});
+         layers[4].inputs = {"sum"};
+         std::vector<std::string>& first = plan.stages.front().layers;
+         first.insert(first.begin() + 1, {"vision.patch", "vision.out", "sum"});
+         plan.model = resolve(plan.model).graph;
+       },
+       {{"torch", "\"vision\""}},
+       {{"megatron", tower}, {"torchtitan", tower}, {"automodel", inputs}}},
+      {"frozen weights",
+       [](Plan& plan) { plan.model.layers.front().frozen.all = true; },
+       {{"torch", "schedule._load_csv"}},  // the module says it
+       {{"megatron", frozen}, {"torchtitan", frozen}, {"automodel", frozen}}},
+      {"the type of the weights",
+       set(&Training::dtype, DType::float64),
+       {{"torch", "\"dtype\": \"float64\""}},
+       {{"megatron", float64}, {"torchtitan", float64}, {"automodel", float64}}},
+      {"how tensors lie",
+       set(&Training::memory_format, MemoryFormat::channels_last),
+       {},
+       {{"torch", format}, {"megatron", format}, {"torchtitan", format}, {"automodel", format}}},
+      {"the type of products",
+       set(&Training::autocast, std::optional(Autocast::float16)),
+       {},
+       {{"torch", float16}, {"megatron", float16}, {"torchtitan", float16}, {"automodel", float16}}},
+      {"another optimizer",
+       set(&Training::optimizer, OptimizerName::rmsprop),
+       {{"torch", "\"optimizer\": \"RMSprop\""}, {"automodel", "_target_: torch.optim.RMSprop\n"}},
+       {{"megatron", "its optimizers are Adam and SGD, not rmsprop; Adam stands there"},
+        {"torchtitan", "its optimizers are Adam and AdamW, not rmsprop; AdamW stands there"}}},
+      {"a loss of its own",
+       [](Plan& plan) {
+         plan.model.loss->attributes = {{"ignore_index", std::int64_t{3}}};
+       },
+       {{"torch", "\"ignore_index\": 3"}, {"megatron", ""}, {"torchtitan", ""}, {"automodel", ""}},
+       {}},
+      {"positions that members hold as a whole",
+       [](Plan& plan) {
+         plan.tensor_degree = 2;
+         plan.context["sequence_parallel"] = "false";
+       },
+       {{"megatron", "--tensor-model-parallel-size 2\n--seq-length"},  // the next file: no --sequence-parallel
+        {"torchtitan", "tensor_parallel_degree = 2\n"},
+        {"automodel", "sequence_parallel: false\n"}},
+       {{"torch", "launch.py splits no layer over 2 GPUs"}}}};
+  for (const Trainer& trainer : trainers) {
+    Plan plain = plan_of(3, {1}, {2, 2});
+    plain.training.optimizer = OptimizerName::adamw;
+    REQUIRE(trainer.write(plain, Losses::refuse).lost.empty());
+    for (const Assumption& assumption : assumptions) {
+      CAPTURE(trainer.name);
+      CAPTURE(assumption.what);
+      Plan plan = plain;
+      assumption.change(plan);
+      const TrainerExport out = trainer.write(plan, Losses::leave_out);
+      std::string files;
+      for (const ExportedFile& f : out.files)
+        if (f.name != "README.md") files += f.content;
+      const auto written = assumption.written.find(trainer.name), lost = assumption.lost.find(trainer.name);
+      REQUIRE((written != assumption.written.end()) != (lost != assumption.lost.end()));
+      if (written != assumption.written.end()) {
+        CHECK(has(files, written->second));
+        CHECK(out.lost.empty());
+      } else {
+        CHECK(std::ranges::find(out.lost, lost->second) != out.lost.end());
+      }
+    }
+  }
+}
+
+TEST_CASE("all: weights that live on the host are refused") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
+  for (const auto write : {export_torch_pipelining, export_megatron, export_torchtitan, export_automodel})
+    CHECK(has(refusal([&] { write(plan, Losses::leave_out); }), " keeps weights on the host"));
+}
+
+TEST_CASE("a memory limit that is no number of bytes is the plan's fault") {
+  Plan plan = plan_of(3, {1}, {2, 2});
+  plan.predicted.workers.resize(4);
+  for (Device& device : plan.devices) device.memory = Bytes(80LL << 30);
+  plan.context["memory_limit_bytes"] = "lots";
+  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }) ==
+        "context, memory_limit_bytes: \"lots\" is no value of this option; leave the entry out");
 }
 
 TEST_CASE("processes: the GPUs that the plan uses on each node") {

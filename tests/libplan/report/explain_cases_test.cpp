@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "libplan/request/machine.h"
 #include "tests/libplan/report/explained.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -141,6 +142,52 @@ TEST_CASE("devices that would be enough are counted in GPUs and nodes") {
   CHECK(remedy(request) == "3 devices (3 nodes)");
   cluster = make_cluster(2);
   CHECK(remedy(request) == "3 devices");
+}
+
+TEST_CASE("twice the bandwidth is that of measured all-reduces, too") {
+  // Two replicas of a layer of 40 MB: 40 ms of the step are an all-reduce that was measured at 1 GB/s.
+  const Profile profile = make_profile({{{40, 60, 40'000'000, 1000, 0, 0, 0}}, {}, {1}});
+  Cluster cluster = make_cluster(2);
+  cluster.levels.front().all_reduce.emplace().bandwidth = BytesPerSecond(1e9);
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(2);
+  request.schedule = "1f1b";
+  request.replicas = {2};
+  const Explanation why = explained(profile, cluster, request);
+  CHECK(why.step.count() == exactly(0.14));
+  REQUIRE(why.changes.size() >= 2);
+  CHECK(why.changes[1].change == "twice the bandwidth");
+  REQUIRE(why.changes[1].step);
+  CHECK(why.changes[1].step->count() == exactly(0.12));
+  // Bytes beyond the caches, too.
+  cluster.levels.front().all_reduce->beyond = BytesPerSecond(1e9);
+  const MeasuredAllReduce faster = *with_bandwidth(cluster, 2).levels.front().all_reduce;
+  CHECK(faster.bandwidth.value == 2e9);
+  CHECK(faster.beyond.value == 2e9);
+}
+
+TEST_CASE("where nodes hold several devices, one more is a node, also for trainers that want equal nodes") {
+  // Twelve equal layers without messages: of four devices three layers each, of six two.
+  const Profile profile = make_profile({std::vector<test::LayerRow>(12, {1, 2, 0, 0, 0, 0, 0}), {}, {1}});
+  const Cluster cluster =
+      nested_cluster(std::vector<LevelSpec>{{2, BytesPerSecond(1e12)}, {2, BytesPerSecond(1e12)}},
+                     DeviceKind::cpu, Seconds(0), {});
+  PlanRequest request;
+  request.mini_batch = request.micro_batches.emplace(60);
+  request.schedule = "1f1b";
+  request.max_replicas = 1;
+  for (const bool even : {false, true}) {
+    CAPTURE(even);
+    request.even_nodes = request.even_replicas = even;
+    const Explanation why = explained(profile, cluster, request);
+    CHECK(why.step.count() == exactly(0.567));  // (60 + 3) * 9 ms
+    REQUIRE_FALSE(why.changes.empty());
+    CHECK(why.changes[0].change == "one more node of 2 devices (6 in all)");
+    REQUIRE(why.changes[0].step);
+    CHECK(why.changes[0].step->count() == exactly(0.39));  // (60 + 5) * 6 ms
+  }
+  CHECK(has_equal_nodes(with_one_more(cluster)));
+  CHECK(with_one_more(make_cluster(3)) == with_one_more_device(make_cluster(3)));
 }
 
 TEST_CASE("a limit that nothing comes near does not limit a plan, whatever other plan is found without it") {

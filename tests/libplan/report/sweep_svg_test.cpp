@@ -112,6 +112,19 @@ TEST_SUITE("libplan/report/sweep svg") {
     CHECK(has(svg, ">" + std::string(80, 'x') + "</text>"));
   }
 
+  TEST_CASE("where the number was free, a combination without a plan stands at the left edge") {
+    const std::string svg = sweep_svg(
+        std::vector<SweepRow>{planned(2, "1f1b", 2, 0.2), refused(4, "1f1b", 0), planned(8, "1f1b", 8, 0.1)},
+        {"a model", 800});
+    // The frame begins at 84; the others as without it, from 102 to 750. The legend has a second line of 20.
+    CHECK(has(svg, R"(<path d="M81 138L87 144M87 138L81 144" class="x c0"><title>1f1b, 4 devices, any )"
+                   "micro-batches: refused\nno</title></path>"));
+    CHECK(has(svg, R"(text-anchor="middle" class="t">any</text>)"));
+    CHECK(has(svg, R"(d="M102 150" class="l c0 d0")"));
+    CHECK(has(svg, R"(d="M750 311" class="l c0 d2")"));
+    CHECK(pp::test::xml_error(sweep_svg(std::vector<SweepRow>{refused(2, "1f1b", 0)}, {"none", 800})).empty());
+  }
+
   TEST_CASE("labels of micro-batches do not touch") {
     std::vector<SweepRow> rows;
     for (int count = 1; count <= 200; ++count) rows.push_back(planned(2, "1f1b", count, 0.1));

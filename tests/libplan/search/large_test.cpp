@@ -106,6 +106,42 @@ TEST_SUITE("libplan/search/large") {
     }
   }
 
+  TEST_CASE("a bound counts rings of two levels, which have fewer latencies than flat ones") {
+    // One layer of 100 ms and 40 MB, the others as good as nothing, four samples. On two nodes of two, all
+    // links alike: 25 ms a replica, and 4 ms + 1.5 * 4 ms of all-reduce; one flat ring takes 6 ms + 1.5 * 4 ms,
+    // a tree 4 ms + 2 * 4 ms.
+    pp::plan::test::ProfileSpec spec;
+    spec.layers.assign(40, {1e-4, 1e-4, 0, 1000, 1000});
+    spec.layers.front() = {40, 60, 40'000'000, 1000, 1000};
+    const Profile profile = make_profile(spec);
+    for (const int count : {2, 320}) {
+      CAPTURE(count);
+      const std::vector<LevelSpec> levels{{2, BytesPerSecond(1e10)}, {count, BytesPerSecond(1e10), 2}};
+      const Cluster cluster = nested_cluster(levels, DeviceKind::cpu, Seconds(1e-3), {});
+      PlanRequest request;
+      request.mini_batch = 4;
+      request.schedule = "1f1b";
+      const Plan plan = std::get<Plan>(find_plan(profile, cluster, request));
+      CHECK(plan.predicted.step.count() <= 0.1101);
+      CHECK(plan.certificate.lower_bound <= plan.predicted.step);
+    }
+  }
+
+  TEST_CASE("where replicas share the optimizer's state, more of them make room for a plan") {
+    // 20 layers of 100 kB on 1,000 devices, 60 micro-batches: 30 or more replicas take two each, and no stage
+    // is shorter than a layer. Weights and gradients of 200 kB, and a share of 10 times the weights: 33.3 kB
+    // of 30, 20 kB of 50.
+    pp::plan::test::ProfileSpec spec;
+    spec.layers.assign(20, {1, 2, 100'000, 0, 0});
+    PlanRequest request = request_of(60);
+    request.shard = ShardChoice::optimizer;
+    request.optimizer_state_ratio = 10;
+    request.memory_limit = Bytes(225'000);
+    const Plan plan =
+        std::get<Plan>(find_plan(make_profile(spec), pp::plan::test::make_cluster(1000), request));
+    CHECK(replicas_text(plan).starts_with("50-50-"));
+  }
+
   TEST_CASE("2,048 nodes of eight have a plan") {
     PlanRequest request = request_of(64);
     const Plan plan = std::get<Plan>(find_plan(forty_layers(), nodes(2048), request));

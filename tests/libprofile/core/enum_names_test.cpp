@@ -18,6 +18,9 @@ TEST_SUITE("libprofile/core/enum_names") {
   TEST_CASE("an unknown name lists the allowed ones") {
     CHECK(test::error_text([] { return parse_enum<DType>("half", "--dtype", ErrorKind::usage); }) ==
           "[usage] --dtype: unknown name \"half\"; use one of float32, float64, bfloat16, int64, uint8, bool");
+    CHECK(test::error_text([] { return parse_enum<DType>("bfloat", "--dtype", ErrorKind::usage); })
+              .starts_with(
+                  "[usage] --dtype: unknown name \"bfloat\"; did you mean bfloat16? Use one of float32, "));
   }
 }
 

@@ -200,7 +200,7 @@ TEST_SUITE("libprofile/core/profile_json") {
             j["model"]["layers"][0]["op"] = "linear2";
           }).starts_with("[data] /model/layers/0/op: unknown operation"));
     CHECK(refused([](Json& j) { j["device"]["kind"] = "tpu"; }) ==
-          "[data] /device/kind: unknown name \"tpu\"; use one of cpu, cuda");
+          "[data] /device/kind: unknown name \"tpu\"; did you mean cpu? Use one of cpu, cuda");
   }
 }
 

@@ -1,5 +1,9 @@
 #include "libprofile/core/svg_writer.h"
 
+#include <cmath>
+
+#include "libprofile/core/error.h"
+
 #include "tests/support/doctest.h"
 
 namespace pp {
@@ -13,6 +17,11 @@ TEST_SUITE("libprofile/core/svg_writer") {
     CHECK(svg_number(-0.001) == "0");
     CHECK(svg_number(1000000) == "1000000");
     CHECK(svg_number(123456.789) == "123456.79");
+  }
+
+  TEST_CASE("what is no coordinate makes no picture") {
+    for (const double none : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e10})
+      CHECK_THROWS_WITH_AS(svg_number(none), doctest::Contains("a picture has a coordinate of"), Error);
   }
 
   TEST_CASE("text is escaped") {

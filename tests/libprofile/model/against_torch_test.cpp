@@ -2,6 +2,7 @@
 // weights, optimizers against those of torch.optim. One file, because their headers cost more than all cases.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <torch/autograd.h>
 #include <torch/nn.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
@@ -236,6 +237,31 @@ TEST_SUITE("libprofile/model/against_torch") {
     CHECK(loss("binary_cross_entropy", logits, numbers)
               .equal(fn::binary_cross_entropy_with_logits(logits, numbers.clamp(0, 1))));
     CHECK(loss("mse", logits, numbers).equal(fn::mse_loss(logits, numbers)));
+  }
+
+  TEST_CASE("cross_entropy smooths and ignores labels as PyTorch does, and its written backward too") {
+    const Tensor logits = torch::randn({2, 3, 5}, torch::kDouble).requires_grad_();
+    const Tensor labels = torch::tensor({{0, 2, 4}, {2, 1, 3}}, torch::kLong);
+    for (const double smoothing : {0.0, 0.1, 1.0}) {
+      for (const std::int64_t ignored : {-100, 2}) {
+        CAPTURE(smoothing);
+        CAPTURE(ignored);
+        const Attributes given{{"label_smoothing", smoothing}, {"ignore_index", ignored}};
+        const auto options = fn::CrossEntropyFuncOptions().label_smoothing(smoothing).ignore_index(ignored);
+        const Tensor expected = fn::cross_entropy(logits.view({6, 5}), labels.view({6}), options);
+        CHECK(close(loss("cross_entropy", logits, labels, given), expected));
+
+        const Attributes all = complete_attributes(*find_loss("cross_entropy"), given, "/attributes");
+        const BoundLayer layer = bind_loss("cross_entropy", all);
+        Tensors saved;
+        LayerContext context;
+        context.saved = &saved;
+        layer.forward(Tensors{logits.detach(), labels}, {}, context);
+        const Tensor by_loss = torch::full({}, 3.0, torch::kDouble);
+        CHECK(close(layer.backward->inputs(saved, {}, by_loss)[0],
+                    torch::autograd::grad({expected * 3.0}, {logits})[0]));
+      }
+    }
   }
 
   TEST_CASE("lstm equals its module") {

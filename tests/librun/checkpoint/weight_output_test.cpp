@@ -73,12 +73,19 @@ TEST_SUITE("librun/checkpoint/weight_output") {
     for (const char* name : {"a", "b", "c"}) CHECK(content(other, name) == content(folder.path(), name));
   }
 
-  TEST_CASE("one file takes the place of an index, which would be read before it") {
+  TEST_CASE("what an earlier save left goes, which others would load; other files stay") {
     const TestFolder folder;
-    WeightOutput(folder.path(), kTensors, Bytes(12)).write(stored());
-    WeightOutput(folder.path(), kTensors).write(stored());
-    CHECK_FALSE(std::filesystem::exists(folder.path() / "model.safetensors.index.json"));
-    CHECK(content(folder.path(), "c") == "0123456789abcdef");
+    const std::vector<std::string> whole{"config.json", "model-of-mine.safetensors", "model.safetensors"};
+    const std::vector<std::string> shards{"config.json", "model-00001-of-00002.safetensors",
+                                          "model-00002-of-00002.safetensors", "model-of-mine.safetensors",
+                                          "model.safetensors.index.json"};
+    folder.write("config.json", "{}");
+    folder.write("model-of-mine.safetensors", "");
+    for (const Bytes limit : {Bytes(12), kShardBytes, Bytes(1), Bytes(12)}) {
+      WeightOutput(folder.path(), kTensors, limit).write(stored());
+      if (limit != Bytes(1)) CHECK(names_in(folder.path()) == (limit == kShardBytes ? whole : shards));
+      CHECK(content(folder.path(), "c") == "0123456789abcdef");
+    }
   }
 
   TEST_CASE("an index is written with its shards, also where there is one") {

@@ -54,7 +54,7 @@ TEST_SUITE("librun/data/format_choice") {
     c.request.path = c.folder.write("data.xyz", "a,y\n1,0\n");
     CHECK(c.refusal() ==
           "DIR/data.xyz: a single file is read as .safetensors or .csv, by --data-format, or as tokens by "
-          "--token-type; give one of these, or a folder");
+          "--token-type; scripts/export-data makes .safetensors of what a DataLoader reads");
     c.request.format = "csv";
     CHECK(c.refusal() == "accepted");
     c.request.format = "idx";

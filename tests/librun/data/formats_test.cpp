@@ -99,7 +99,7 @@ TEST_SUITE("librun/data/formats") {
           "DIR/train.bin: 10 bytes are no whole number of uint32 tokens; give another --token-type");
     c.request.token_type = "int8";
     CHECK(c.refusal(ErrorKind::usage) ==
-          "--token-type: unknown type \"int8\"; use one of uint8, uint16, uint32");
+          "--token-type: unknown type \"int8\"; did you mean uint8? Use one of uint8, uint16, uint32");
   }
 
   TEST_CASE("tokens that the model does not know, files shorter than a window, other models are refused") {

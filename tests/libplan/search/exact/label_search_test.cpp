@@ -88,6 +88,10 @@ TEST_CASE("with the exact windows and boundary tensors of the whole pipeline the
       for (int s = 0; s < space.exact_stages; ++s) in_flight.windows.push_back(random.integer(1, 4));
     }
     in_flight.micro_batches = in_flight.policy == WeightPolicy::stash ? 0 : micro_batches;
+    if (round % 5 == 4 && space.exact_stages == 0) {  // stages begin at some boundaries only
+      space.cut_allowed.assign(at(space.layers + 1), 0);
+      for (char& allowed : space.cut_allowed) allowed = static_cast<char>(random.integer(0, 1));
+    }
     const ChainUnits units(graph, model.layers, order);
     if (round % 3 == 2) in_flight.recompute = RecomputeMode::automatic;
     if (round % 9 == 5) in_flight.recompute = RecomputeMode::always;

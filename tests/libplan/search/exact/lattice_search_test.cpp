@@ -1,6 +1,7 @@
 #include "libplan/search/exact/lattice_search.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "libplan/cost/chain_cost.h"
@@ -79,7 +80,8 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     }
     const int q = replicas[s];
     const double n = (micro_batches + q - 1) / q;
-    const double all_reduce = cheapest(flat_forms(q, kLink), Reduction{weights});
+    const double all_reduce =
+        cheapest(std::array{ring_all_reduce(q, kLink), tree_all_reduce(q, kLink)}, Reduction{weights});
     const double update = weights * 1e-10 + 0.25;  // kOptimizer
     way += f + b;
     theta = std::max(theta, (n - 1) * (f + b) + all_reduce + update);
@@ -253,13 +255,15 @@ TEST_CASE("the bound without an order is below the one over all of them") {
     const StageMemory unlimited(chain, {}, {});
     SearchSpace space = space_of(instance, random.integer(1, 4), 4);
     for (const bool synchronous : {true, false}) {
+      const Cluster cluster = flat_cluster(4, DeviceKind::cpu, kLink.bandwidth, kLink.latency, {});
       const SearchCase what{.chain = chain,
                             .bound_chain = chain,
                             .memory = unlimited,
                             .synchronous = synchronous,
                             .micro_batches = 4,
                             .links = {kLink, kLink},
-                            .best_links = {kLink, kLink}};
+                            .best_links = {kLink, kLink},
+                            .cluster = cluster};
       const LoadKind kind = synchronous ? LoadKind::step_bound : LoadKind::period_bound;
       const double over_all =
           search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, kind, 4)).value;

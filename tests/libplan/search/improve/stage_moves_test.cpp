@@ -175,6 +175,29 @@ TEST_CASE("random graphs: valid stages, and rarely slower than the best of all")
   CHECK(optimal >= kRounds * 8 / 10);
 }
 
+TEST_CASE("moves keep a given order of the layers") {
+  // Layers that read nothing of each other, in the reverse of the file's order: of three stages the first and
+  // the last are the lightest, and moving a layer past the middle one would help.
+  test::ProfileSpec spec;
+  for (const double ms : {5, 1, 7, 2, 6, 3, 4}) spec.layers.push_back({ms, 2 * ms, 0, 0, 0, 0, 0});
+  for (int l = 1; l < 7; ++l) spec.edges.emplace_back(0, l);
+  const Profile profile = make_profile(spec);
+  PlanRequest request = request_of("1f1b", 8);
+  request.layer_order = {0, 6, 5, 4, 3, 2, 1};
+  request.stages = 4;
+  const Plan plan = planned(profile, make_cluster(4), request);
+  std::size_t next = 0;
+  for (const Stage& stage : plan.stages) {
+    std::vector<std::string> expected;
+    for (std::size_t i = 0; i < stage.layers.size(); ++i)
+      expected.push_back(profile.layers[at(request.layer_order[next++])].name);
+    std::ranges::sort(expected);
+    std::vector<std::string> layers = stage.layers;
+    std::ranges::sort(layers);
+    CHECK(layers == expected);
+  }
+}
+
 }  // namespace pp::plan::stage_moves_test
 
 TEST_SUITE_END();

@@ -46,6 +46,29 @@ TEST_SUITE("libprofile/core/draws") {
     }
     CHECK(found > 4);
   }
+
+  TEST_CASE("attention that one kernel would do but for its dropout is named, in layers and in graphs") {
+    const auto model = [](const std::string& attention, bool in_graph) {
+      const std::string layer = R"({ "name": "attend", "op": "grouped_query_attention", "inputs": ["x"],
+        "attributes": { "num_heads": 2, )" +
+                                attention + "} }";
+      const std::string graph = R"({ "name": "block", "op": "graph", "inputs": ["x"], "outputs": ["attend"],
+        "nodes": [)" + layer + "] }";
+      return scores_kept(resolve(parse_model(R"({ "format": "pp.model", "version": 1, "name": "m",
+        "inputs": [{ "name": "x", "shape": [4, 24] }], "layers": [)" +
+                                             (in_graph ? graph : layer) + R"(], "outputs": [")" +
+                                             (in_graph ? "block" : "attend") + "\"] }")));
+    };
+    for (const bool in_graph : {false, true}) {
+      CAPTURE(in_graph);
+      CHECK(model(R"("dropout": 0.1)", in_graph) ==
+            "attention keeps its scores in 1 operation, because dropout = 0.1; with dropout = 0 one kernel "
+            "attends "
+            "without them, in less time and memory");
+      CHECK(model(R"("dropout": 0)", in_graph).empty());
+      CHECK(model(R"("dropout": 0.1, "soft_cap": 30)", in_graph).empty());  // which keeps them, too
+    }
+  }
 }
 
 }  // namespace draws_test

@@ -81,7 +81,8 @@ TEST_SUITE("libprofile/core/model/model_graph_json") {
     CHECK(refused("\"shape\": [4]", "\"shape\": [4.5]") ==
           "[data] /inputs/0/shape/0: must be an integer from 1 upwards, not 4.5");
     CHECK(refused("\"shape\": [4]", "\"dtype\": \"float\", \"shape\": [4]") ==
-          "[data] /inputs/0/dtype: unknown name \"float\"; use one of float32, float64, bfloat16, int64, "
+          "[data] /inputs/0/dtype: unknown name \"float\"; did you mean float32? Use one of float32, float64, "
+          "bfloat16, int64, "
           "uint8, bool");
     CHECK(refused("{\"p\": 0}", "{\"p\": [0]}") ==
           "[data] /layers/1/attributes/p: must be a number from 0.0 to 0.99, not [0]");

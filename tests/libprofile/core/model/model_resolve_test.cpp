@@ -108,7 +108,9 @@ TEST_SUITE("libprofile/core/model/model_resolve") {
           "integer from 1 to 1048576");
     CHECK(refused([](ModelGraph& g) {
             g.loss->attributes = {{"weight", 1.0}};
-          }) == "[data] /loss/attributes/weight: unknown attribute of cross_entropy; use one of ignore_index");
+          }) ==
+          "[data] /loss/attributes/weight: unknown attribute of cross_entropy; use one of ignore_index, "
+          "label_smoothing");
   }
 
   TEST_CASE("a wrong shape names the layer and both shapes") {
