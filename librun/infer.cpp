@@ -38,7 +38,7 @@ Settings all_settings(const InferOptions& options) {
   Settings settings = settings_of(options);
   if (!options.subset.empty()) settings["subset"] = options.subset;
   if (!options.initial_weights.empty()) settings["initial_weights"] = options.initial_weights.string();
-  if (options.draw_weights) settings["draw_weights"] = true;
+  if (options.random_weights) settings["random_weights"] = true;
   if (options.generation) add(settings, *options.generation);
   return settings;
 }

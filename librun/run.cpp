@@ -32,7 +32,8 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
 
 std::string exit_reason(const Driver& driver, const Saver& saver) {
   if (!saver.failures().empty()) return "not_written";
-  return driver.stopped_by_nan() ? "not_finite" : driver.interrupted() ? "interrupted" : "completed";
+  if (driver.stopped_by_nan()) return "not_finite";
+  return driver.interrupted() ? "interrupted" : driver.stopped_early() ? "stopped_early" : "completed";
 }
 
 // In the report's context and in the trace, where there are other clocks.
@@ -84,6 +85,13 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.skipped_steps = driver.skipped_steps();
   for (const StepRecord& step : driver.steps()) report.step_losses.push_back(step.loss);
   report.epochs = driver.epochs();
+  report.evaluations = driver.evaluations();
+  if (const std::optional<Evaluated>& evaluated = driver.evaluated();
+      evaluated && evaluated->best_step > 0 && job.options.acts_on_evaluations()) {
+    report.best = BestReport{evaluated->best_step, evaluated->best_loss, evaluated->since_best, ""};
+    if (job.options.keep_best)
+      report.best->checkpoint = place_of_checkpoint(job.options.checkpoint, evaluated->best_step).string();
+  }
   std::vector<const WorkerRecord*> records(job.plan.workers.size());
   for (const auto& worker : crew.workers()) records[index(worker->id())] = &worker->record();
   for (const auto& [worker, record] : others.records) records[index(worker)] = &record;
@@ -143,7 +151,9 @@ void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted
 
 }  // namespace
 
-void check(const plan::Plan& plan, const RunOptions& options) { make_setup(plan, as_planned(options, plan)); }
+std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options) {
+  return make_setup(plan, as_planned(options, plan)).start.warnings;
+}
 
 RunReport run(const plan::Plan& plan, const RunOptions& given, Observer& observer,
               const std::function<bool()>& interrupted) {

@@ -15,8 +15,9 @@
 namespace pp::run {
 
 /// Everything that can be found before work starts: the plan (check_plan), its devices, the data against the
-/// model, the last mini-batch, J of asynchronous streams. Throws pp::Error (data, usage, device).
-void check(const plan::Plan& plan, const RunOptions& options);
+/// model, the last mini-batch, J of asynchronous streams. Returns what the run would warn of. Throws pp::Error
+/// (data, usage, device).
+std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options);
 
 /// Trains. `interrupted` is polled all the time: true ends the run when the steps that a worker has begun are
 /// finished, and leaves an evaluation (RunReport::exit_reason). A failure of one worker stops all and is

@@ -91,10 +91,12 @@ double measure_sum_overlap(Peers& peers, Bytes size, const Compute& compute) {
   return computing().measure_sum_overlap(peers, size, compute);
 }
 
-void check(const plan::Plan& plan, const RunOptions& options) {
+std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options) {
   const profile::MachineDevices machine{
       profile::usable_cores(), [] { return computing().machine_devices().cuda(); }, profile::why_no_cuda()};
-  model::check_bindable(check_setup(plan, options, machine).model);
+  const Setup setup = check_setup(plan, as_planned(options, plan), machine);
+  model::check_bindable(setup.model);
+  return setup.start.warnings;
 }
 
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/log.h"
 #include "apps/cli/output.h"
 #include "apps/run/commands.h"
 #include "apps/run/run_options.h"
@@ -16,7 +17,9 @@ void check(const PlanAndOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = load(options.files);
   run::RunOptions settings = options.run;
   if (!settings.steps && !settings.epochs && settings.resume.empty()) settings.epochs = 1;
-  with_context(cli::input_name(options.files.plan), [&] { run::check(plan, settings); });
+  std::vector<std::string> warnings;
+  with_context(cli::input_name(options.files.plan), [&] { warnings = run::check(plan, settings); });
+  for (const std::string& warning : warnings) cli::warn(warning);
   if (shell.json) {
     std::cout << dump_json(Json{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}});
   } else {

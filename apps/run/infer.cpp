@@ -147,10 +147,6 @@ void add_infer(const cli::Command& app, cli::Shell& shell) {
       .check(cli::whole_number(1, 1'000'000'000))
       .default_str("")
       .group("Inference");
-  command
-      .add_flag("--draw-weights", infer_options.draw_weights,
-                "take weights from the seed, to see what the plan can do")
-      .group("Inference");
   command.add_option("--seed", infer_options.seed, "of synthetic data, drawn weights and drawn tokens")
       .check(cli::whole_number(0))
       .group("Inference");

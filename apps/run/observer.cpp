@@ -66,6 +66,12 @@ void RunObserver::epoch(const run::EpochReport& epoch) {
   cli::inform(epoch_line(epoch));
 }
 
+void RunObserver::evaluation(const run::EvaluationReport& evaluation) {
+  record(run::metrics_line(evaluation));
+  line_.clear();
+  cli::inform(evaluation_line(evaluation));
+}
+
 void RunObserver::information(std::string_view text) {
   line_.clear();
   cli::inform(text);

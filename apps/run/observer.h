@@ -20,6 +20,7 @@ class RunObserver : public run::Observer {
   void information(std::string_view text) override;
   void step(const run::Progress& progress) override;
   void epoch(const run::EpochReport& epoch) override;
+  void evaluation(const run::EvaluationReport& evaluation) override;
   void warning(std::string_view text) override;
 
  private:

@@ -1,5 +1,6 @@
 #include "apps/run/run_options.h"
 
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -23,6 +24,10 @@ void set_interval(run::RunOptions& run, const std::string& text) {
   run.checkpoint_auto = text == "auto";
   if (run.checkpoint_auto) return;
   run.checkpoint_steps = steps_in(text);
+  if (text.find_first_of("0123456789") == std::string::npos) {
+    throw Error(ErrorKind::usage, "--every: " + unknown_name(text, std::array<std::string, 2>{
+                                                                       "auto", "or steps, or a time (90s)"}));
+  }
   if (!run.checkpoint_steps) run.checkpoint_time = parse_seconds(text, "--every");
 }
 
@@ -86,6 +91,10 @@ void add_execution_options(const cli::Command& command, PlanFiles& files, run::E
   command
       .add_flag("--ignore-unknown-weights", run.ignore_unknown_weights,
                 "leave out tensors of --initial-weights that the model does not have")
+      .group(group);
+  command
+      .add_flag("--random-weights,--draw-weights", run.random_weights,
+                "draw weights from the seed, also where the model has its own or frozen ones")
       .group(group);
   cli::add_bytes(command, "--memory-limit", run.memory_limit,
                  "largest sum of tensors that a worker may hold; one that needs more ends the run")
@@ -189,6 +198,18 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command.add_option("--seed", run.seed, "of initial weights, dropout and shuffling")
       .check(cli::whole_number(0))
       .group("Training");
+  const auto evaluations = [&](const char* name, auto& value, const char* summary) {
+    command.add_option(name, value, summary).check(cli::whole_number(1)).type_name("N").group("Evaluation");
+  };
+  command.add_flag("!--no-evaluate", run.evaluate, "leave out evaluations").group("Evaluation");
+  evaluations("--evaluate-every", run.evaluate_every,
+              "steps from one evaluation to the next, and one at the end; default: after each epoch");
+  command
+      .add_flag("--keep-best", run.keep_best,
+                "keep the checkpoint of the least test loss, and write its weights to --save-weights")
+      .group("Evaluation");
+  evaluations("--early-stop", run.early_stop,
+              "end after so many evaluations in a row without a lesser test loss");
   command
       .add_option(
           "--resume", run.resume,

@@ -110,6 +110,19 @@ std::string lost_line(const run::RunReport& report) {
          "): " + counted(again, "step") + " done again; they took " + pp::to_text(time) + "\n";
 }
 
+// `best test loss 0.0842, at step 644, kept as ck/step-644; 3 evaluations since found no lesser one, which
+// ended the training`
+std::string best_line(const run::RunReport& report) {
+  if (!report.best) return "";
+  const run::BestReport& best = *report.best;
+  std::string text = "\nbest test loss " + cli::cell(best.test_loss) + ", at step " + std::to_string(best.step);
+  if (!best.checkpoint.empty()) text += ", kept as " + best.checkpoint;
+  if (report.exit_reason == "stopped_early")
+    text +=
+        "; the training ended after " + counted(best.evaluations_since, "evaluation") + " without a lesser one";
+  return text + '\n';
+}
+
 }  // namespace
 
 std::string stages_of(const plan::Plan& plan, WorkerId worker) {
@@ -158,6 +171,13 @@ std::string epoch_line(const run::EpochReport& epoch) {
   return text;
 }
 
+std::string evaluation_line(const run::EvaluationReport& evaluation) {
+  std::string text = "step " + std::to_string(evaluation.step) + ": test loss " +
+                     (evaluation.test_loss ? cli::cell(*evaluation.test_loss) : "-");
+  if (evaluation.test_accuracy) text += ", test accuracy " + cli::percent(*evaluation.test_accuracy);
+  return text + ", evaluated in " + pp::to_text(evaluation.time);
+}
+
 std::string summary(const run::RunReport& report) {
   const plan::Plan& plan = report.plan;
   const std::string skipped =
@@ -167,6 +187,9 @@ std::string summary(const run::RunReport& report) {
                      counted(report.steps, "step") + skipped +
                      (report.resumed ? " after " + std::to_string(report.resumed->step) : "") + ", " +
                      report.exit_reason + "\n\n";
+  if (report.steps == 0 && report.resumed && report.exit_reason == "stopped_early")
+    return text + report.resumed->checkpoint + " is where --early-stop ended this training\n" +
+           best_line(report);
   if (report.steps == 0 && report.resumed)
     return text + report.resumed->checkpoint +
            " has all steps of this training already; ask for more (--epochs, --steps) to go on from it\n";
@@ -193,7 +216,8 @@ std::string summary(const run::RunReport& report) {
               pp::to_text(checkpoints.choice->interval) + " from one to the next lose the least time\n";
   }
   if (!report.epochs.empty()) text += '\n' + epoch_line(report.epochs.back()) + '\n';
-  return text;
+  if (!report.evaluations.empty()) text += evaluation_line(report.evaluations.back()) + '\n';
+  return text + best_line(report);
 }
 
 }  // namespace pp::run_tool

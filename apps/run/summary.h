@@ -19,5 +19,7 @@ std::string operation_table(std::vector<run::OpTime> rows);
 
 /// `epoch 3: train loss 0.1234, test loss 0.0987, test accuracy 97.2 %, 12345 samples/s, evaluated in 12 ms`
 std::string epoch_line(const run::EpochReport& epoch);
+/// `step 40: test loss 0.0987, test accuracy 97.2 %, evaluated in 12 ms`
+std::string evaluation_line(const run::EvaluationReport& evaluation);
 
 }  // namespace pp::run_tool

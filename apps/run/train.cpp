@@ -304,8 +304,6 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .add_option("--launch-state", options->launch_state,
                   "of pp-run launch --keep-going, which gives it to the ranks that it starts")
       .group("");  // not in the help
-  command.add_flag("!--no-evaluate", options->run.evaluate, "leave out the evaluation after each epoch")
-      .group("Results");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json --trace trace.json",
       "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5 --metrics m.jsonl",

@@ -318,7 +318,8 @@ void CheckpointFolder::discard(Step step) {
   fs::remove_all(place_of_parts(folder_, step), ignored);
 }
 
-std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts parts) {
+std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts parts,
+                                      std::optional<Step> best) {
   const fs::path whole = place_of_checkpoint(folder_, manifest.position.step);
   const fs::path unfinished = place_of_parts(folder_, step);
   std::error_code error;
@@ -340,7 +341,7 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts
   flush_folder(folder_);
   int kept = 0;
   for (const auto& [of, path] : checkpoints_in(folder_)) {
-    if (++kept > keep_) fs::remove_all(path, error);
+    if (++kept > keep_ && of != best) fs::remove_all(path, error);
   }
   return bytes;
 }

@@ -63,11 +63,13 @@ class CheckpointFolder {
 
   const std::filesystem::path& path() const { return folder_; }
 
-  /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept.
+  /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept, but
+  /// for that of step `best`.
   /// Returns its bytes. Throws pp::Error: what is there stays as it is; kind run where it cannot be written,
   /// data where parts are not in the folder. `step`: given to write_parts(). Parts::some: others are elsewhere.
   enum class Parts { all, some };
-  std::int64_t commit(const Manifest& manifest, Step step, Parts parts = Parts::all);
+  std::int64_t commit(const Manifest& manifest, Step step, Parts parts = Parts::all,
+                      std::optional<Step> best = std::nullopt);
   /// Removes what all writers' write_parts() wrote.
   void discard(Step step);
   /// Removes all checkpoints.

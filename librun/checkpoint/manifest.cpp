@@ -29,6 +29,12 @@ Position read_position(ObjectReader& reader, int version, const TrainingIdentity
       version > 1 || reader.has("epoch_samples")
           ? reader.number("epoch_samples", kNotNegative)
           : static_cast<double>(position.epoch_steps) * static_cast<double>(identity.mini_batch);
+  if (reader.has("evaluated")) {
+    reader.object("evaluated", [&](ObjectReader& member) {
+      position.evaluated = Evaluated{member.integer("step"), member.number("best_loss", kAnyValue),
+                                     member.integer("best_step"), member.integer("since_best")};
+    });
+  }
   if (!reader.has("loss_scale")) return position;
   reader.object("loss_scale", [&](ObjectReader& scale) {
     position.loss_scale.factor =
@@ -79,8 +85,9 @@ std::string own_hash(Json document) {
 
 /// Settings without influence on what is trained.
 bool changes_no_bit(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kNames{"epochs", "steps", "evaluate", "checkpoint_every",
-                                                   "memory_limit_bytes"};
+  constexpr std::array<std::string_view, 8> kNames{
+      "epochs",    "steps",      "evaluate",         "evaluate_every",
+      "keep_best", "early_stop", "checkpoint_every", "memory_limit_bytes"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
@@ -100,6 +107,12 @@ Json to_json(const Manifest& manifest) {
   if (position.loss_scale != LossScale{}) {
     reached["loss_scale"] = {{"factor", position.loss_scale.factor},
                              {"finite_steps", position.loss_scale.finite_steps}};
+  }
+  if (const std::optional<Evaluated>& evaluated = position.evaluated) {
+    reached["evaluated"] = {{"step", evaluated->step},
+                            {"best_loss", evaluated->best_loss},
+                            {"best_step", evaluated->best_step},
+                            {"since_best", evaluated->since_best}};
   }
   Json document{{"format", kManifestFormat},
                 {"version", kManifestVersion},

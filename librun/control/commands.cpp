@@ -34,8 +34,8 @@ void Commands::apply(const Order& order) {
 
 void Commands::train(int epoch, StepRange range) { append({Command::Kind::train, range, epoch}); }
 
-void Commands::evaluate(int epoch, Step count) {
-  append({Command::Kind::evaluate, {.first = 0, .end = count}, epoch});
+void Commands::evaluate(int number, Step count) {
+  append({Command::Kind::evaluate, {.first = 0, .end = count}, number});
 }
 
 void Commands::infer(Step count) { append({Command::Kind::infer, {.first = 0, .end = count}}); }

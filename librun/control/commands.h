@@ -17,9 +17,9 @@ struct Command {
   enum class Kind { train, evaluate, infer, snapshot, stop };
   Kind kind = Kind::stop;
   StepRange range = {};  ///< train: its steps; evaluate, infer: from 0, passes
-  int epoch = 0;
-  Step step = 0;      ///< snapshot: updates so far
-  bool last = false;  ///< snapshot: no training follows
+  int epoch = 0;         ///< evaluate: its number
+  Step step = 0;         ///< snapshot: updates so far
+  bool last = false;     ///< snapshot: no training follows
 };
 
 /// What a driver does with its commands, for those of another process to repeat.
@@ -53,7 +53,7 @@ class Commands {
 
   /// The driver's side. Appends what is to be done; ranges follow each other.
   void train(int epoch, StepRange range);
-  void evaluate(int epoch, Step count);
+  void evaluate(int number, Step count);
   /// Passes, which are granted as steps of training are; nothing is trained before or after.
   void infer(Step count);
   /// Every stage hands in a copy of its state.

@@ -47,6 +47,7 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
       saver_(saver),
       done_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale),
+      evaluated_(job.setup.start.position.evaluated),
       slow_devices_(job.plan) {
   const Position& start = job.setup.start.position;
   epoch_.loss = start.epoch_loss;
@@ -55,10 +56,12 @@ Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interr
 
 void Driver::drive() {
   snapshot_time_ = now();
+  make_up_evaluation();
   command();
   while (!parts_.empty()) {
     command();  // so that a part begins while the last one ends
     run_part();
+    if (parts_.empty()) command();
   }
   poll();
   const Step end = stopped_by_nan_ ? std::max(done_, snapshot_step_) : done_;
@@ -79,23 +82,23 @@ std::optional<EpochPart> Driver::part_from(Step first) const {
   if (first >= length.total) return std::nullopt;
   EpochPart part{.epoch = static_cast<int>(first / length.epoch.steps()), .first = first};
   part.end = length.first(part.epoch) + length.count(part.epoch);
-  if (const Step every = job_.setup.snapshot_every; every > 0)
-    part.end = std::min(part.end, (first / every + 1) * every);
+  for (const Step every : {job_.setup.snapshot_every, job_.setup.evaluate_every})
+    if (every > 0) part.end = std::min(part.end, (first / every + 1) * every);
   return part;
 }
 
 void Driver::command() {
-  if (interrupted()) return;
+  if (interrupted() || stopped_early() || (!parts_.empty() && acts_at(parts_.back().end))) return;
   const std::optional<EpochPart> part = part_from(parts_.empty() ? done_ : parts_.back().end);
   if (!part) return;
   const Length& length = job_.setup.length;
   const Step epoch_first = length.first(part->epoch);
   job_.commands.train(part->epoch, {.first = part->first, .end = part->end, .epoch_first = epoch_first});
   const Step every = job_.setup.snapshot_every;
-  if (every > 0 && part->end % every == 0 && part->end < length.total)  // the last one comes at the end
+  // The last one comes at the end; one that holds the result of an evaluation, behind that.
+  if (every > 0 && part->end % every == 0 && part->end < length.total && !acts_at(part->end))
     command_snapshot(part->end, /*last=*/false);
-  if (job_.evaluates() && part->end == epoch_first + length.count(part->epoch))
-    job_.commands.evaluate(part->epoch, job_.test_shape.count);
+  if (evaluates_at(part->end)) command_evaluation(part->end);
   parts_.push_back(*part);
 }
 
@@ -160,21 +163,30 @@ void Driver::weigh_checkpoints() {
 void Driver::take_timed_snapshot() {
   const std::optional<Seconds> every = checkpoint_interval();
   if (!every || interrupted() || now() - snapshot_time_ < *every) return;
-  snapshot_time_ = now();
   cut(Commands::Cut::training);
   const Step end = parts_.empty() ? done_ : parts_.back().end;
-  if (end != snapshot_step_ && end != job_.setup.length.total) command_snapshot(end, /*last=*/false);
+  if (!acts_at(end)) {  // else it is due behind the evaluation
+    snapshot_time_ = now();
+    if (end != snapshot_step_ && end != job_.setup.length.total) command_snapshot(end, /*last=*/false);
+  }
   command();
 }
 
 void Driver::run_part() {
   const Length& length = job_.setup.length;
-  const int epoch = parts_.front().epoch;
-  if (parts_.front().first == length.first(epoch)) epoch_ = {};
+  const auto [epoch, first, end] = parts_.front();
+  if (first == length.first(epoch)) epoch_ = {};
   run();
   if (!parts_.empty()) parts_.pop_front();
   ++ranges_;
-  if (done_ == length.first(epoch) + length.count(epoch)) finish_epoch(epoch);
+  std::optional<EvaluationReport> evaluation;
+  if (done_ > first && evaluates_at(done_)) evaluation = await_evaluation();
+  if (done_ == length.first(epoch) + length.count(epoch)) {
+    finish_epoch(epoch, evaluation);
+  } else if (evaluation) {
+    tell([&] { observer_.evaluation(*evaluation); });
+  }
+  if (evaluation && job_.options.acts_on_evaluations()) act_on(*evaluation);
 }
 
 void Driver::take() {
@@ -193,6 +205,8 @@ void Driver::take() {
 }
 
 void Driver::begin_part(Seconds begin) {
+  if (epoch_.samples_here > 0 && evaluates_at(done_))
+    epoch_.evaluations += std::max(Seconds(0), begin - last_end_);
   last_end_ = std::max(last_end_, begin);
   if (epoch_.samples_here == 0) epoch_.start = begin;
 }
@@ -325,10 +339,11 @@ Position Driver::position() const {
     position.epoch_samples = epoch_.weight;
   }
   position.loss_scale = loss_scale_;
+  position.evaluated = evaluated_;
   return position;
 }
 
-void Driver::finish_epoch(int epoch) {
+void Driver::finish_epoch(int epoch, const std::optional<EvaluationReport>& evaluation) {
   EpochReport report;
   report.epoch = epoch;
   // A dynamic loss scale is still on its way down.
@@ -337,32 +352,86 @@ void Driver::finish_epoch(int epoch) {
                                     ": every step was skipped; lower the learning rate or check the data");
   }
   report.train_loss = epoch_.loss / epoch_.weight;
-  report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start).count();
+  report.samples_per_s = epoch_.samples_here / (epoch_.end - epoch_.start - epoch_.evaluations).count();
   report.last_step = done_;
   report.elapsed = epoch_.end;
-  if (job_.evaluates()) add_evaluation(report);
+  if (evaluation) {
+    report.test_loss = evaluation->test_loss;
+    report.test_accuracy = evaluation->test_accuracy;
+    report.evaluation = evaluation->time;
+  }
   keep_last(epochs_, report);
   tell([&] { observer_.epoch(report); });
 }
 
-void Driver::add_evaluation(EpochReport& report) {
-  const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(report.epoch, [&] { return poll(); });
-  if (!sum) return;
-  report.evaluation = now() - report.elapsed;
+bool Driver::evaluates_at(Step step) const {
+  return job_.evaluates() && (step % job_.setup.evaluate_every == 0 || step == job_.setup.length.total);
+}
+
+// Every evaluation has its own number, also one that is commanded again after a cut.
+void Driver::command_evaluation(Step step) {
+  job_.commands.evaluate(static_cast<int>((step - 1) / job_.setup.evaluate_every), job_.test_shape.count);
+}
+
+std::optional<EvaluationReport> Driver::await_evaluation() {
+  const auto number = static_cast<int>((done_ - 1) / job_.setup.evaluate_every);
+  const std::optional<EvaluationPart> sum = job_.ledger.await_evaluation(number, [&] { return poll(); });
+  if (!sum) return std::nullopt;
+  const int epoch = static_cast<int>((done_ - 1) / job_.setup.length.epoch.steps());
+  EvaluationReport report{.epoch = epoch, .step = done_};
   if (sum->weight != 0) report.test_loss = sum->loss_sum / sum->weight;
   if (!report.test_loss || !std::isfinite(*report.test_loss)) warn_of_evaluation(report);
-  if (sum->predictions == 0) return;
-  report.test_accuracy = static_cast<double>(sum->correct) / static_cast<double>(sum->predictions);
+  report.elapsed = last_end_;
+  report.time = now() - last_end_;
+  if (sum->predictions > 0)
+    report.test_accuracy = static_cast<double>(sum->correct) / static_cast<double>(sum->predictions);
+  if (job_.options.evaluate_every) keep_last(evaluations_, report);
+  return report;
+}
+
+bool Driver::stopped_early() const {
+  const std::optional<std::int64_t>& most = job_.options.early_stop;
+  return most && evaluated_ && evaluated_->since_best >= *most;
+}
+
+void Driver::act_on(const EvaluationReport& evaluation) {
+  if (!evaluated_) evaluated_.emplace().best_loss = std::numeric_limits<double>::max();
+  const bool better = evaluation.test_loss && *evaluation.test_loss < evaluated_->best_loss;
+  if (better) {
+    *evaluated_ = {.step = done_, .best_loss = *evaluation.test_loss, .best_step = done_};
+  } else {
+    evaluated_->step = done_;
+    ++evaluated_->since_best;
+  }
+  if (!job_.takes_snapshots() || done_ == job_.setup.length.total || interrupted() || stopped_early()) return;
+  const Step every = job_.setup.snapshot_every;
+  const std::optional<Seconds> time = checkpoint_interval();
+  const bool due = (every > 0 && done_ % every == 0) || (time && now() - snapshot_time_ >= *time);
+  if (!due && !(better && job_.options.keep_best)) return;
+  snapshot_time_ = now();
+  command_snapshot(done_, /*last=*/false);
+}
+
+void Driver::make_up_evaluation() {
+  if (done_ == 0 || !acts_at(done_) || (evaluated_ && evaluated_->step == done_)) return;
+  const RunOptions& options = job_.options;  // what is elsewhere is no checkpoint to keep
+  if (options.keep_best && !has_checkpoints(place_of_checkpoint(options.checkpoint, done_))) return;
+  last_end_ = now();
+  command_evaluation(done_);
+  const std::optional<EvaluationReport> evaluation = await_evaluation();
+  if (!evaluation) return;
+  tell([&] { observer_.evaluation(*evaluation); });
+  act_on(*evaluation);
 }
 
 // A figure; the training does not depend on it.
-void Driver::warn_of_evaluation(const EpochReport& report) {
+void Driver::warn_of_evaluation(const EvaluationReport& report) {
   if (std::exchange(warned_of_evaluation_, true)) return;
   const std::string why =
       report.test_loss ? "the test loss is not finite; look at the test data, and at the range of the dtype"
                        : "none of the test labels counts, so there is no test loss";
   tell([&] {
-    observer_.warning("evaluation after epoch " + std::to_string(report.epoch) + ": " + why +
+    observer_.warning("evaluation after step " + std::to_string(report.step) + ": " + why +
                       "; the training goes on");
   });
 }

@@ -36,12 +36,16 @@ class Driver final : public DriveLoop {
 
   /// Whether a step that is not finite has ended the run (OnNan::stop).
   bool stopped_by_nan() const { return stopped_by_nan_; }
+  /// Whether evaluations without a lesser loss have ended it (RunOptions::early_stop).
+  bool stopped_early() const;
   /// Of this run.
   Step step_count() const { return done_ - job_.setup.start.position.step; }
   Step skipped_steps() const { return skipped_; }
   /// The last ones (keep_last).
   const std::vector<StepRecord>& steps() const { return steps_; }
   const std::vector<EpochReport>& epochs() const { return epochs_; }
+  const std::vector<EvaluationReport>& evaluations() const { return evaluations_; }
+  const std::optional<Evaluated>& evaluated() const { return evaluated_; }
   const StepHistory& history() const { return history_; }
   std::vector<SlowDevice> slow_devices() const { return slow_devices_.found(); }
   /// What a checkpoint takes from the training and how far they are apart; none: not chosen by itself.
@@ -55,6 +59,7 @@ class Driver final : public DriveLoop {
     double samples_here = 0;  ///< in this run
     Seconds start{};          ///< of this run's part
     Seconds end{};
+    Seconds evaluations{};  ///< between its steps
   };
 
   std::optional<EpochPart> part_from(Step first) const;
@@ -81,10 +86,19 @@ class Driver final : public DriveLoop {
   void tell_step(int epoch, const StepResult& result);
   void watch_devices(const StepResult& result);
   void count(const StepRecord& step);
-  void finish_epoch(int epoch);
-  void add_evaluation(EpochReport& report);
+  void finish_epoch(int epoch, const std::optional<EvaluationReport>& evaluation);
+  bool evaluates_at(Step step) const;
+  /// Whether what follows the step is not known before the evaluation there.
+  bool acts_at(Step step) const { return job_.options.acts_on_evaluations() && evaluates_at(step); }
+  void command_evaluation(Step step);
+  /// Of the last step that is done; nothing when the run is interrupted.
+  std::optional<EvaluationReport> await_evaluation();
   /// Once a run: that its loss is missing or not finite.
-  void warn_of_evaluation(const EpochReport& report);
+  void warn_of_evaluation(const EvaluationReport& report);
+  /// Takes note of a result, and takes the snapshot that it asks for.
+  void act_on(const EvaluationReport& evaluation);
+  /// One that the run before this one did not come to, at the step that was resumed.
+  void make_up_evaluation();
   /// What a step that its workers did not update means for the run: whether it goes on.
   bool goes_on_after(const StepResult& result);
   /// What could not be written since the last call.
@@ -121,6 +135,8 @@ class Driver final : public DriveLoop {
   Seconds last_end_{};    ///< of the step before, or the beginning of a part
   std::vector<StepRecord> steps_;
   std::vector<EpochReport> epochs_;
+  std::vector<EvaluationReport> evaluations_;
+  std::optional<Evaluated> evaluated_;
   StepHistory history_;
   SlowDevices slow_devices_;
 };

@@ -110,7 +110,8 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     }
     if (memory_) attempt([&] { memory_->exchange(job, snapshot.step, share.parts); });
   }
-  if (snapshot.last && !job.options.save_weights.empty()) share.layers = std::move(snapshot.layers);
+  if (snapshot.last && !job.options.save_weights.empty() && !job.options.keep_best)
+    share.layers = std::move(snapshot.layers);
   return share;
 }
 
@@ -156,14 +157,16 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   if (memory_ && (wanted || shares.front().last)) memory_->release(job);
   if (weights_ && shares.front().last) {
     attempt(
-        [&] { write_weights(position.step, std::move(layers)); },
+        [&] {
+          if (job.options.keep_best) return write_best(position);
+          std::ranges::sort(layers, {}, &Stage::LayerState::layer);
+          write_weights(position.step, merged(layers).tensors);
+        },
         [&](const std::string& why) { return "the trained weights are lost: " + why + "; " + last_whole(); });
   }
 }
 
-void Saver::write_weights(Step step, std::vector<Stage::LayerState> layers) {
-  std::ranges::sort(layers, {}, &Stage::LayerState::layer);
-  NamedTensors tensors = merged(layers).tensors;
+void Saver::write_weights(Step step, NamedTensors tensors) {
   std::ranges::copy(kept_, std::back_inserter(tensors));
   for (const auto& [name, what] : further_) {
     if (what == "steps") tensors.emplace_back(name, at::scalar_tensor(step, at::kLong));
@@ -171,6 +174,19 @@ void Saver::write_weights(Step step, std::vector<Stage::LayerState> layers) {
     if (!same_as(what).empty()) tensors.emplace_back(name, of->second);
   }
   weights_->write(stored(tensors), further_);
+}
+
+// Before any evaluation with a loss the last one is the best.
+void Saver::write_best(const Position& position) {
+  const bool found = position.evaluated && position.evaluated->best_step > 0;
+  const Step step = found ? position.evaluated->best_step : position.step;
+  try {
+    const FoundCheckpoint best = find_checkpoint(place_of_checkpoint(folder_->path(), step));
+    const SafetensorsFile file(files_of(best, kWeights), best.read);
+    write_weights(step, read_weights(file, [](const std::string&) { return true; }));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::run, error.what());
+  }
 }
 
 void Saver::discard(const Job& job, Step step) {
@@ -186,7 +202,10 @@ void Saver::commit(const Job& job, const Manifest& manifest, const std::vector<C
     discard(job, step);
     throw Error(ErrorKind::run, share.failure);
   }
-  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step) : folder_->commit(manifest, step));
+  std::optional<Step> best;
+  if (job.options.keep_best && manifest.position.evaluated) best = manifest.position.evaluated->best_step;
+  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step)
+                        : folder_->commit(manifest, step, CheckpointFolder::Parts::all, best));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);

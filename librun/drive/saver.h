@@ -55,7 +55,10 @@ class Saver {
   void copy(const Job& job, bool last);
   void fail(std::string why);
   void commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares);
-  void write_weights(Step step, std::vector<Stage::LayerState> layers);
+  /// Those of the model, and all that the module's state_dict has besides.
+  void write_weights(Step step, NamedTensors tensors);
+  /// Those of the best checkpoint. Throws pp::Error (run).
+  void write_best(const Position& position);
   std::string last_whole() const;
 
   Metadata further_;                         ///< of the process that drives: further_state() of the start

@@ -34,7 +34,6 @@ struct InferOptions : ExecutionOptions {
   /// Samples of a pass; 0: the plan's largest micro-batch, in a generation fewer where that busies more
   /// workers.
   int micro_batch = 0;
-  bool draw_weights = false;  ///< from the seed, instead of `initial_weights`
   std::optional<GenerationOptions> generation;
 };
 

@@ -75,14 +75,14 @@ double bytes_of(const InferData& data) {
 }
 
 Start find_start(const plan::Plan& plan, const InferOptions& options, const ResolvedModel& model) {
-  if (options.draw_weights != options.initial_weights.empty()) {
+  if (options.random_weights != options.initial_weights.empty()) {
     refuse(ErrorKind::usage,
-           options.draw_weights
-               ? "--draw-weights takes weights from the seed; leave out --initial-weights, or it"
+           options.random_weights
+               ? "--random-weights takes weights from the seed; leave out --initial-weights, or it"
                : "no weights: give them with --initial-weights, or try the plan without any by "
-                 "--draw-weights");
+                 "--random-weights");
   }
-  if (options.draw_weights) return {};
+  if (options.random_weights) return {};
   const GivenWeights given = find_weights(model, plan.training.dtype, options);
   if (!given.missing.empty())
     refuse(ErrorKind::data, options.initial_weights.string() + ": has no " + list_of(given.missing) +

@@ -29,8 +29,10 @@ struct ExecutionOptions {
   std::uint64_t seed = 1;
   std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
   bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
-  std::optional<Bytes> memory_limit;      ///< of each worker's tensors; a worker that needs more ends the run
-  Seconds stall_timeout{60};              ///< a worker that waits this long is reported as stalled
+  /// Drawn weights are meant, also of a model that was imported with its own and of frozen parameters.
+  bool random_weights = false;
+  std::optional<Bytes> memory_limit;  ///< of each worker's tensors; a worker that needs more ends the run
+  Seconds stall_timeout{60};          ///< a worker that waits this long is reported as stalled
   /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation or an
   /// inference); may throw.
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;

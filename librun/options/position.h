@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "librun/options/loss_scale.h"
 
@@ -11,6 +12,15 @@ namespace pp::run {
 /// training.
 using Step = std::int64_t;
 
+/// What the evaluations of a training that acts on them have said.
+struct Evaluated {
+  Step step = 0;  ///< of the last one
+  double best_loss = 0;
+  Step best_step = 0;
+  std::int64_t since_best = 0;  ///< evaluations, none of a lesser loss
+  bool operator==(const Evaluated&) const = default;
+};
+
 /// How far a training has come: between two updates.
 struct Position {
   Step step = 0;             ///< finished updates
@@ -19,6 +29,7 @@ struct Position {
   double epoch_loss = 0;     ///< their losses, each times its samples (or what its labels count for)
   double epoch_samples = 0;  ///< the sum of these; steps without an update have none
   LossScale loss_scale{};    ///< for the next step
+  std::optional<Evaluated> evaluated = {};
   bool operator==(const Position&) const = default;
 };
 

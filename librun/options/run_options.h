@@ -69,7 +69,13 @@ struct RunOptions : ExecutionOptions {
   std::optional<std::uint64_t> interleave;
   bool shuffle = true;     ///< a permutation keyed by (seed, epoch)
   bool drop_last = false;  ///< leave out a last partial mini-batch that has fewer samples than micro-batches
-  bool evaluate = true;    ///< after each epoch, when there is test data and the loss is cross_entropy or mse
+  bool evaluate = true;    ///< when there is test data
+  /// Steps from one evaluation to the next, and one at the end; unset: after each epoch.
+  std::optional<std::int64_t> evaluate_every;
+  /// The checkpoint of the least test loss is kept beside the newest ones, and `save_weights` gets its weights.
+  bool keep_best = false;
+  std::optional<std::int64_t> early_stop;  ///< ends after so many evaluations in a row without a lesser loss
+  bool acts_on_evaluations() const { return keep_best || early_stop; }
   /// Safetensors, keys are parameter names: a file, a folder or an index (checkpoint/weight_output.h); empty:
   /// none.
   std::filesystem::path save_weights;

@@ -43,13 +43,20 @@ Chart chart_of(Reports reports, std::string title) {
   return chart;
 }
 
-Curve of_epochs(std::string name, int color, std::span<const EpochReport> epochs, auto&& value) {
-  Curve curve{std::move(name), {}, color, epochs.size() <= 40};
-  for (const EpochReport& epoch : epochs) {
-    if (const std::optional<double> y = value(epoch); y && std::isfinite(*y))
-      curve.points.emplace_back(static_cast<double>(epoch.last_step), *y);
+Curve curve_of(std::string name, int color, const auto& results, auto step, auto&& value) {
+  Curve curve{std::move(name), {}, color, results.size() <= 40};
+  for (const auto& result : results) {
+    if (const std::optional<double> y = value(result); y && std::isfinite(*y))
+      curve.points.emplace_back(static_cast<double>(result.*step), *y);
   }
   return curve;
+}
+
+/// Of the evaluations by steps where there are, else of the epochs; `value`: of either.
+Curve of_tests(std::string name, int color, const RunReport& report, auto&& value) {
+  if (report.evaluations.empty())
+    return curve_of(std::move(name), color, report.epochs, &EpochReport::last_step, value);
+  return curve_of(std::move(name), color, report.evaluations, &EvaluationReport::step, value);
 }
 
 Curve step_losses(const RunReport& report, std::string name, int color) {
@@ -69,10 +76,11 @@ std::string loss_chart(Reports reports) {
     chart.curves.push_back(step_losses(report, name_in(reports, r, "of a step"), color_of(reports, r, 5)));
     if (reports.size() > 1) continue;
     if (report.epochs.size() > 1) {
-      chart.curves.push_back(of_epochs("training, of an epoch", 0, report.epochs,
-                                       [](const EpochReport& epoch) { return finite(epoch.train_loss); }));
+      chart.curves.push_back(
+          curve_of("training, of an epoch", 0, report.epochs, &EpochReport::last_step,
+                   [](const EpochReport& epoch) { return std::optional(epoch.train_loss); }));
     }
-    Curve test = of_epochs("test", 1, report.epochs, [](const EpochReport& epoch) { return epoch.test_loss; });
+    Curve test = of_tests("test", 1, report, [](const auto& one) { return one.test_loss; });
     if (!test.points.empty()) chart.curves.push_back(std::move(test));
   }
   return chart_html(chart);
@@ -82,9 +90,8 @@ std::string accuracy_chart(Reports reports) {
   Chart chart = chart_of(reports, "Accuracy on the test set");
   chart.unit = ChartUnit::share;
   for (std::size_t r = 0; r < reports.size(); ++r) {
-    chart.curves.push_back(of_epochs(name_in(reports, r, "test"), color_of(reports, r, 1),
-                                     reports[r].report->epochs,
-                                     [](const EpochReport& epoch) { return epoch.test_accuracy; }));
+    chart.curves.push_back(of_tests(name_in(reports, r, "test"), color_of(reports, r, 1), *reports[r].report,
+                                    [](const auto& one) { return one.test_accuracy; }));
   }
   return chart_html(chart);
 }

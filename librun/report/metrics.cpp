@@ -53,4 +53,14 @@ std::string metrics_line(const EpochReport& epoch) {
   return dump_json_compact(line) + '\n';
 }
 
+std::string metrics_line(const EvaluationReport& evaluation) {
+  Json line{{"evaluation", evaluation.epoch},
+            {"step", evaluation.step},
+            {"elapsed_s", (evaluation.elapsed + evaluation.time).count()},
+            {"evaluation_s", evaluation.time.count()}};
+  if (evaluation.test_loss) line["test_loss"] = loss_json(*evaluation.test_loss);
+  if (evaluation.test_accuracy) line["test_accuracy"] = *evaluation.test_accuracy;
+  return dump_json_compact(line) + '\n';
+}
+
 }  // namespace pp::run

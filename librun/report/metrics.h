@@ -5,7 +5,8 @@
 //   {"step", "epoch", "loss", "learning_rate", "samples", "samples_per_s", "elapsed_s",
 //    "bubble_fraction", "peak_bytes", "gradient_norm" with --clip-norm}                 a step
 //   {"evaluation", the epoch, "step", its last, "elapsed_s", "evaluation_s", "train_loss",
-//    "test_loss" and "test_accuracy" where there are}                                   an epoch's end
+//    "test_loss" and "test_accuracy" where there are}                                   an epoch's end, or
+//                                                          an evaluation, which has no train_loss
 #pragma once
 
 #include <string>
@@ -22,5 +23,6 @@ bool begins_metrics(std::string_view line);
 std::string metrics_line(const RunStart& start);
 std::string metrics_line(const Progress& step);
 std::string metrics_line(const EpochReport& epoch);
+std::string metrics_line(const EvaluationReport& evaluation);
 
 }  // namespace pp::run

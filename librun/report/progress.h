@@ -45,6 +45,8 @@ class Observer {
   virtual void information(std::string_view /*text*/) {}
   virtual void step(const Progress& progress) = 0;
   virtual void epoch(const EpochReport& epoch) = 0;
+  /// One that is not the end of an epoch, whose report has its own.
+  virtual void evaluation(const EvaluationReport& /*evaluation*/) {}
   virtual void warning(std::string_view text) = 0;
   /// Devices have become slower or faster than the plan promised, or are no longer: of each worker's, its work
   /// takes so many times as long (SlowDevices::factors()).

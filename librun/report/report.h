@@ -33,6 +33,26 @@ struct EpochReport {
   bool operator==(const EpochReport&) const = default;
 };
 
+/// The model on the test set, between two steps.
+struct EvaluationReport {
+  int epoch = 0;                    ///< that of the last step
+  std::int64_t step = 0;            ///< as EpochReport::last_step
+  std::optional<double> test_loss;  ///< as EpochReport::test_loss
+  std::optional<double> test_accuracy = {};
+  Seconds elapsed{};  ///< from the start of the run to the end of that step
+  Seconds time{};     ///< from there to the result
+  bool operator==(const EvaluationReport&) const = default;
+};
+
+/// Of a training that acts on its evaluations.
+struct BestReport {
+  std::int64_t step = 0;
+  double test_loss = 0;
+  std::int64_t evaluations_since = 0;
+  std::string checkpoint;  ///< that is kept; empty: none is
+  bool operator==(const BestReport&) const = default;
+};
+
 /// Stages copied between host and device, one way, in all steps.
 struct SwapsReport {
   std::int64_t count = 0;
@@ -125,7 +145,7 @@ struct RunReport {
   plan::Plan plan;  ///< checked in full
   std::string plan_hash;
   Settings settings;
-  std::string exit_reason;  ///< `completed`, `interrupted`, `not_finite`
+  std::string exit_reason;  ///< `completed`, `stopped_early`, `interrupted`, `not_finite`, `not_written`
   std::optional<ResumedFrom> resumed;
   std::vector<LostAttempt> lost_attempts;  ///< before this one, in order
   std::vector<SlowDevice> slow_devices;    ///< that took longer than promised for a while
@@ -141,6 +161,8 @@ struct RunReport {
   double bubble_fraction = 0;
   std::vector<double> step_losses;  ///< of the last steps (keep_last), one each; NaN: not finite
   std::vector<EpochReport> epochs;
+  std::vector<EvaluationReport> evaluations;  ///< those of evaluate_every
+  std::optional<BestReport> best;             ///< none: nothing is made of evaluations
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;
   std::vector<Comparison> comparisons;

@@ -27,6 +27,21 @@ Json write(const EpochReport& epoch) {
   return json;
 }
 
+Json write(const EvaluationReport& evaluation) {
+  Json json{{"epoch", evaluation.epoch}, {"step", evaluation.step}};
+  if (evaluation.test_loss) json["test_loss"] = loss_json(*evaluation.test_loss);
+  if (evaluation.test_accuracy) json["test_accuracy"] = *evaluation.test_accuracy;
+  json["elapsed_s"] = evaluation.elapsed.count();
+  json["evaluation_s"] = evaluation.time.count();
+  return json;
+}
+
+Json write(const BestReport& best) {
+  Json json{{"step", best.step}, {"test_loss", best.test_loss}, {"evaluations_since", best.evaluations_since}};
+  if (!best.checkpoint.empty()) json["checkpoint"] = best.checkpoint;
+  return json;
+}
+
 Json write(const SwapsReport& swaps) {
   return {{"count", swaps.count}, {"bytes", swaps.bytes.value}, {"time_s", swaps.time.count()}};
 }
@@ -124,6 +139,22 @@ EpochReport read_epoch(ObjectReader& reader) {
   epoch.elapsed = Seconds(reader.number("elapsed_s", kTimes));
   epoch.evaluation = Seconds(reader.number("evaluation_s", kTimes));
   return epoch;
+}
+
+EvaluationReport read_evaluation(ObjectReader& reader) {
+  EvaluationReport evaluation;
+  evaluation.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
+  evaluation.step = reader.integer("step");
+  if (reader.has("test_loss")) evaluation.test_loss = read_loss(reader, "test_loss");
+  if (reader.has("test_accuracy")) evaluation.test_accuracy = reader.number("test_accuracy", {0, 1});
+  evaluation.elapsed = Seconds(reader.number("elapsed_s", kTimes));
+  evaluation.time = Seconds(reader.number("evaluation_s", kTimes));
+  return evaluation;
+}
+
+BestReport read_best(ObjectReader& reader) {
+  return {reader.integer("step"), reader.number("test_loss", kAnyNumber), reader.integer("evaluations_since"),
+          reader.has("checkpoint") ? reader.text("checkpoint") : ""};
 }
 
 std::optional<SwapsReport> read_swaps(ObjectReader& reader, std::string_view key) {
@@ -236,6 +267,8 @@ Json to_json(const RunReport& report) {
             {"step_losses", std::move(losses)},
             {"history", to_json(report.history)},
             {"last_steps", to_json(report.last_steps)}};
+  if (!report.evaluations.empty()) json["evaluations"] = write_all(report.evaluations);
+  if (report.best) json["best"] = write(*report.best);
   if (report.resumed)
     json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
   if (!report.lost_attempts.empty()) json["lost_attempts"] = write_all(report.lost_attempts);
@@ -262,6 +295,12 @@ RunReport report_from_json(const Json& json) {
     report.samples_per_s = reader.number("samples_per_s");
     report.bubble_fraction = reader.number("bubble_fraction", {0, 1});
     reader.objects("epochs", [&](ObjectReader& epoch) { report.epochs.push_back(read_epoch(epoch)); });
+    if (reader.has("evaluations")) {
+      reader.objects("evaluations",
+                     [&](ObjectReader& member) { report.evaluations.push_back(read_evaluation(member)); });
+    }
+    if (reader.has("best"))
+      reader.object("best", [&](ObjectReader& member) { report.best = read_best(member); });
     const std::size_t workers = report.plan.workers.size();
     reader.objects("workers",
                    [&](ObjectReader& worker) { report.workers.push_back(read_worker(worker, workers)); });

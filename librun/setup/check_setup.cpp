@@ -8,6 +8,7 @@
 #include "libprofile/core/model/counted_labels.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/data/model_data.h"
 #include "librun/options/limits.h"
 #include "librun/options/optimizer_settings.h"
@@ -34,8 +35,8 @@ void check_options(const RunOptions& options) {
   if (const std::int64_t steps = options.steps.value_or(1); steps < 1 || steps > kMostSteps)
     refuse(ErrorKind::usage,
            "steps = " + std::to_string(steps) + ": must be 1 to " + std::to_string(kMostSteps));
-  require(std::isfinite(options.learning_rate) && options.learning_rate > 0, "learning_rate",
-          options.learning_rate, "above 0");
+  require(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "learning_rate",
+          options.learning_rate, "0 or more");
   require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
           options.clip_norm.value_or(1), "above 0");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
@@ -284,6 +285,45 @@ Length find_length(const plan::Plan& plan, const RunOptions& options, std::int64
   return length;
 }
 
+Step find_evaluations(const RunOptions& options, const Setup& setup) {
+  const char* const option = options.evaluate_every ? "--evaluate-every"
+                             : options.keep_best    ? "--keep-best"
+                             : options.early_stop   ? "--early-stop"
+                                                    : nullptr;
+  if (option != nullptr && setup.test_samples == 0) {
+    refuse(ErrorKind::usage, std::string(option) + ": nothing is evaluated: " +
+                                 (options.evaluate ? "there are no test data; give files of them, or "
+                                                     "--test-share 0.1"
+                                                   : "--no-evaluate says so; leave that out"));
+  }
+  require(options.early_stop.value_or(1) >= 1, "early_stop",
+          static_cast<double>(options.early_stop.value_or(1)), "at least 1");
+  if (options.keep_best && options.checkpoint.empty())
+    refuse(ErrorKind::usage, "--keep-best keeps the best checkpoint; give their folder with --checkpoint");
+  if (options.keep_best && !options.buddy.empty()) {
+    refuse(ErrorKind::usage,
+           "--keep-best keeps the best checkpoint on disk, --buddy writes them to memory; leave one out");
+  }
+  if (setup.test_samples == 0) return 0;
+  // The best so far is read again at the end.
+  if (const std::optional<Evaluated>& found = setup.start.position.evaluated; options.keep_best && found) {
+    const std::filesystem::path best = place_of_checkpoint(options.checkpoint, found->best_step);
+    if (!has_checkpoints(best)) {
+      refuse(ErrorKind::usage, "--keep-best: the best so far is of step " + std::to_string(found->best_step) +
+                                   ", and there is no " + best.string() +
+                                   "; go on in the folder that has it, or leave --keep-best out");
+    }
+  }
+  const Step every = options.evaluate_every.value_or(setup.length.epoch.steps());
+  require(every >= 1, "evaluate_every", static_cast<double>(every), "at least 1 step");
+  if (every % setup.round != 0) {
+    refuse(ErrorKind::usage, "--evaluate-every " + std::to_string(every) +
+                                 ": this plan's replicas take turns in rounds of " +
+                                 std::to_string(setup.round) + " mini-batches; use a multiple");
+  }
+  return every;
+}
+
 RateSchedule find_rates(const RunOptions& options, Step total) {
   RateSchedule rates{.warm_up = options.warmup_steps,
                      .period = options.lr_step_size,
@@ -298,6 +338,11 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
     require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size",
             static_cast<double>(rates.period), "at least 1 with the schedule `step`");
   } else {
+    std::error_code ignored;
+    std::vector<std::string> names = all_names<RateKind>();
+    names.back() = "or a file of steps and their rates";  // table
+    if (!std::filesystem::exists(options.lr_schedule, ignored))
+      refuse(ErrorKind::usage, "--lr-schedule: " + unknown_name(options.lr_schedule, names));
     rates.kind = RateKind::table;
     rates.table = read_rates(options.lr_schedule);
   }
@@ -317,9 +362,14 @@ void set_recorded(Setup& setup, const plan::Plan& plan) {
   }
 }
 
+// Of 8 significant bits half of the last one is 1/512 to 1/256 of the number.
+constexpr auto kNoMaster =
+    "the weights are bfloat16 without a float32 master: an update below 1/512 of its weight is lost in "
+    "rounding; plan with --precision mixed, or profile in float32 with --autocast bfloat16";
+
 constexpr auto kDrains =
-    "checkpoints drain the asynchronous pipeline, which is part of the training: a run with another interval "
-    "ends with other weights";
+    "checkpoints and evaluations drain the asynchronous pipeline, which is part of the training: a run with "
+    "another interval ends with other weights";
 
 }  // namespace
 
@@ -365,8 +415,12 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.start = find_start(plan, options, setup, found);
   if (std::string other = other_autocast(plan, options); !other.empty())
     setup.start.warnings.push_back(std::move(other));
+  if (plan.training.dtype == DType::bfloat16 && plan.training.precision != plan::Precision::mixed)
+    setup.start.warnings.emplace_back(kNoMaster);
   setup.snapshot_every = snapshot_interval(options, setup);
-  if (setup.streams && !options.checkpoint.empty()) setup.start.warnings.emplace_back(kDrains);
+  setup.evaluate_every = find_evaluations(options, setup);
+  if (setup.streams && (!options.checkpoint.empty() || options.evaluate_every))
+    setup.start.warnings.emplace_back(kDrains);
   setup.recorded.resize(plan.workers.size());
   if (options.cuda_graphs) set_recorded(setup, plan);
   const EpochShape& epoch = setup.length.epoch;

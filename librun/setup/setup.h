@@ -56,6 +56,7 @@ struct Setup {
   std::int64_t test_samples = 0;   ///< 0: no evaluation
   Length length;
   Start start;
+  Step evaluate_every = 0;  ///< updates from one evaluation to the next, and one at the end; 0: none
   Step snapshot_every = 0;  ///< updates from checkpoint to checkpoint; 0: none that are counted by steps
   RateSchedule rates;
   /// Per worker: the stages whose passes are recorded as CUDA graphs, with their kinds.

@@ -1,6 +1,8 @@
 #include "librun/setup/start.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -58,8 +60,41 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   return start;
 }
 
+std::set<std::string> frozen_parameters(const ResolvedModel& model) {
+  std::set<std::string> names;
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const ResolvedLayer& resolved = model.layers[static_cast<std::size_t>(layer)];
+    for (std::size_t i = 0; i < resolved.parameters.size(); ++i)
+      if (resolved.frozen[i]) names.insert(parameter_name(model, resolved.weights_layer, i));
+  }
+  return names;
+}
+
+constexpr auto kGiveThem =
+    "; give them with --initial-weights, or say --random-weights if drawn ones are meant";
+
+void require_weights(const ResolvedModel& model, const RunOptions& options) {
+  if (options.random_weights) return;
+  const std::set<std::string> frozen = frozen_parameters(model);
+  std::string why;
+  if (!model.graph.weights.empty())
+    why = "model \"" + model.graph.name + "\" was imported with its own, in " + model.graph.weights;
+  else if (!frozen.empty())
+    why = "frozen parameters would stay as they are drawn (" + list_of({frozen.begin(), frozen.end()}) + ")";
+  if (!why.empty()) refuse(ErrorKind::usage, "no weights: " + why + kGiveThem);
+}
+
 Start take_weights(const plan::Plan& plan, const RunOptions& options, const Setup& setup) {
   const GivenWeights given = find_weights(setup.model, plan.training.dtype, options);
+  const std::set<std::string> frozen = frozen_parameters(setup.model);
+  std::vector<std::string> lost;
+  std::ranges::copy_if(given.missing, std::back_inserter(lost),
+                       [&](const std::string& name) { return frozen.contains(name); });
+  if (!lost.empty() && !options.random_weights) {
+    refuse(ErrorKind::data, options.initial_weights.string() +
+                                ": frozen parameters are not in it and would stay as they are drawn (" +
+                                list_of(lost) + ")" + kGiveThem);
+  }
   Start start;
   start.weights = given.files;
   if (!given.missing.empty())
@@ -195,6 +230,9 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (plan.schedule.weight_policy == plan::WeightPolicy::ssp)
     whole("staleness", options.staleness.value_or(kDefaultStaleness));
   if (options.interleave) settings["interleave"] = std::to_string(*options.interleave);
+  if (options.evaluate_every) whole("evaluate_every", *options.evaluate_every);
+  if (options.keep_best) settings["keep_best"] = true;
+  if (options.early_stop) whole("early_stop", *options.early_stop);
   if (options.epochs) whole("epochs", *options.epochs);
   if (options.steps) whole("steps", *options.steps);
   if (options.checkpoint_auto) {
@@ -239,7 +277,10 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
                                options.initial_weights.string());
   } else {
     if (!options.initial_weights.empty()) start = take_weights(plan, options, setup);
-    if (options.initial_weights.empty()) warn_of_unknown_starts(setup.model, start);
+    if (options.initial_weights.empty()) {
+      require_weights(setup.model, options);
+      warn_of_unknown_starts(setup.model, start);
+    }
     if (!options.resume.empty())
       start.warnings.push_back(options.resume.string() +
                                ": has no checkpoint yet, so the training begins anew");

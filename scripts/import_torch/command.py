@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 def run(options: argparse.Namespace) -> None:
     require_torch("import-torch")
     from . import factory, importer, profile
-    from .document import indented, write_whole
+    from .document import indented, marked, write_whole
     from .weights import encode
     sizes = micro_batch_sizes(options.micro_batch_sizes)
     if options.profile:
@@ -107,6 +107,7 @@ def run(options: argparse.Namespace) -> None:
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights | imported.kept, imported.further))
+        imported.document = marked(imported.document, "weights", os.path.basename(options.weights))
     document = imported.document
     if options.profile:
         progress(f"measuring its layers on {options.device}")

@@ -51,9 +51,9 @@ def model_document(name: str, inputs: list[dict[str, Any]], targets: list[dict[s
     return document | ({"loss": loss} if loss else {})
 
 
-def unverified(document: dict[str, Any]) -> dict[str, Any]:
-    """Of a module without weights, which nobody compared with it."""
-    head = {"format": document["format"], "version": 2, "name": document["name"], "verified": False}
+def marked(document: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """`verified`: False of a module without weights, which nobody compared with it; `weights`: the name of their file."""
+    head = {"format": document["format"], "version": 2, "name": document["name"], key: value}
     return head | {key: value for key, value in document.items() if key not in head}
 
 

@@ -58,7 +58,7 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     document = writing.document()
     weights = weights_of(document, module, writing.large, not plan_only)
     if plan_only:
-        document = documents.unverified(document)
+        document = documents.marked(document, "verified", False)
     parameters = dict(module.named_parameters(remove_duplicate=False))
     held = {id(parameters[name]) for name in weights if name in parameters}
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
@@ -193,7 +193,8 @@ class Writing:
         """cross_entropy of the table where the loss is one, of logits and a target as they are: it counts right answers."""
         made = {step.name: step for step in steps}
         last = made[self.graph.outputs[0].producer]
-        if last.target != aten.cross_entropy_loss.default or {"weight", "reduction"} & last.arguments.keys():
+        if last.target != aten.cross_entropy_loss.default or (
+                last.arguments["weight"] is not None or last.arguments["reduction"] != 1):
             return None
         logits, labels = last.arguments["self"], last.arguments["target"]
         flat = made.get(labels.producer)
@@ -204,7 +205,8 @@ class Writing:
         fits = len(kind.shape) in (1, 3) if kind.rows == 1 else len(kind.shape) == 1
         if logits.producer in made or kind.batch_dim or not fits or wanted != TensorType("int64", places):
             return None
-        given = {name: last.arguments[name] for name in ("ignore_index", "label_smoothing") if name in last.arguments}
+        plain = {"ignore_index": -100, "label_smoothing": 0.0}
+        given = {name: last.arguments[name] for name, value in plain.items() if last.arguments[name] != value}
         return {"op": "cross_entropy", "inputs": [writer.references[logits], labels.producer],
                 **({"attributes": given} if given else {})}
 

@@ -1,5 +1,5 @@
-"""layering.py ROOT: checks who may include whom, by reading #include lines, that documents which sources name are there, and that
-nobody compares names of schedules or operations.
+"""layering.py ROOT: checks who may include whom, by reading #include lines, that documents which sources name are there, that
+no C function is called by an unqualified name, and that names of schedules and operations are not compared.
 Prints one line per violation; exit 1 if any.
 
 The rules are those of the project's structure: dependencies point one way (core -> model and device -> measure,
@@ -105,6 +105,9 @@ REGISTRY = "libplan/schedule/registry.cpp"
 OPS = "libprofile/core/ops/"
 ROW_NAME = re.compile(r'\.name = "([\w-]+)"')
 COMPARED = re.compile(r'(?:[=!]=|\bstarts_with\(|\bcontains\(|\bends_with\(|\bcompare\()\s*"([\w-]+)"|"([\w-]+)"(?:sv)?\s*[=!]=')
+# Of <math.h>, which every source sees: a name that was meant to be a variable still compiles.
+OF_C = re.compile(r"(?<![\w.>:])(finite|is(?:inf|nan|finite|normal)|signbit|[yj][01n]|l?gamma|significand|logb|drem|scalb|f?abs)\s*\(")
+QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 GETENV = re.compile(r"\b(secure_)?(getenv|setenv|putenv)\s*\(")
 
 
@@ -129,6 +132,12 @@ def check_environment(texts: dict[str, str]) -> list[str]:
     return [f"{file}:{number}: reads or changes the environment, but only apps may; pass the value in as an argument"
             for file, text in texts.items() if not file.startswith(("apps/", "tests/"))
             for number, line in enumerate(text.splitlines(), 1) if GETENV.search(line.split("//")[0])]
+
+
+def check_unqualified(texts: dict[str, str]) -> list[str]:
+    return [f"{file}:{number}: calls C's {match.group(1)}(); write std:: before it, or name what was meant"
+            for file, text in texts.items() for number, line in enumerate(text.splitlines(), 1)
+            for match in OF_C.finditer(QUOTED.sub('""', line.split("//")[0]))]
 
 
 def check_documents(root: pathlib.Path, texts: dict[str, str]) -> list[str]:
@@ -183,7 +192,7 @@ def main() -> None:
     texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
     includes = {file: read_includes(text) for file, text in texts.items()}
     violations = check_rules(includes) + check_environment(texts) + check_apps(includes) + check_documents(root, texts)
-    violations += check_names(texts)
+    violations += check_names(texts) + check_unqualified(texts)
     for violation in violations:
         print(violation)
     if not files:

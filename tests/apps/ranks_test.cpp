@@ -393,7 +393,7 @@ TEST_SUITE("apps/ranks") {
     const Outcome outcome =
         pp::test::run_checked("/usr/bin/env",
                               {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer",
-                               "plan.json", "--data", "synthetic", "--draw-weights", "-o", "o"},
+                               "plan.json", "--data", "synthetic", "--random-weights", "-o", "o"},
                               folder.path());
     CHECK(outcome.code == 2);
     CHECK(outcome.err == "pp-run: error: pp-run infer is one process; start it without mpirun\n");

@@ -55,7 +55,7 @@ TEST_SUITE("apps/run_signals") {
     const Outcome outcome =
         pp::test::run_checked(Folder::tool(),
                               {"infer", "plan.json", "--data", "synthetic", "--synthetic-samples", "2000000",
-                               "--draw-weights", "--micro-batch-size", "1", "-o", "outputs.safetensors"},
+                               "--random-weights", "--micro-batch-size", "1", "-o", "outputs.safetensors"},
                               folder.path(), {.signal = SIGINT, .signal_when = "inference"});
     CHECK(outcome.code == 130);
     CHECK(outcome.err.find("interrupted: outputs.safetensors is not written") != std::string::npos);

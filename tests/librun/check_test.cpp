@@ -1,3 +1,5 @@
+#include <ATen/ops/ones.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -75,6 +77,54 @@ TEST_SUITE("librun/check") {
               "--model");
   }
 
+  TEST_CASE(
+      "a model that has weights of its own, or frozen ones, is not trained from drawn ones unless that is "
+      "meant") {
+    const std::string remedy =
+        "; give them with --initial-weights, or say --random-weights if drawn ones are meant";
+    const auto imported = [](plan::Plan& plan) { plan.model.weights = "w.safetensors"; };
+    CHECK(refused_plan(imported, ErrorKind::usage) == "no weights: model \"" + small().model.name +
+                                                          "\" was imported with its own, in w.safetensors" +
+                                                          remedy);
+    PlanSpec spec = small();
+    std::ranges::find(spec.model.layers, "fc1", &Layer::name)->frozen.all = true;
+    const auto [message, kind] = refusal(make_plan(spec), synthetic());
+    CHECK(message ==
+          "no weights: frozen parameters would stay as they are drawn (fc1.bias, fc1.weight)" + remedy);
+    CHECK(kind == ErrorKind::usage);
+    run::RunOptions meant = synthetic();
+    meant.random_weights = true;
+    CHECK(refusal(make_plan(spec), meant).first == "accepted");
+    spec.model.weights = "w.safetensors";
+    CHECK(refusal(make_plan(spec), meant).first == "accepted");
+    // Where they came from is no part of what the plan was made for.
+    CHECK(model_hash(spec.model) == model_hash([&] {
+            ModelGraph same = spec.model;
+            same.weights.clear();
+            return same;
+          }()));
+  }
+
+  TEST_CASE("bfloat16 weights without a float32 master are a warning, with the way out") {
+    const auto warnings = [](DType dtype, plan::Precision precision) {
+      PlanSpec spec = small();
+      spec.dtype = dtype;
+      spec.precision = precision;
+      return run::check(make_plan(spec), synthetic());
+    };
+    using plan::Precision;
+    const std::vector<std::string> pure = warnings(DType::bfloat16, Precision::plain);
+    REQUIRE(pure.size() == 1);
+    CHECK(pure[0] ==
+          "the weights are bfloat16 without a float32 master: an update below 1/512 of its weight is lost in "
+          "rounding; plan with --precision mixed, or profile in float32 with --autocast bfloat16");
+    CHECK(warnings(DType::bfloat16, Precision::mixed).empty());
+    CHECK(warnings(DType::float32, Precision::plain).empty());
+    // As PyTorch rounds: 1 + 1/513 is 1 again, 1 + 1/255 is not.
+    CHECK(at::ones({}, at::kBFloat16).add(1.0 / 513).item<double>() == 1);
+    CHECK(at::ones({}, at::kBFloat16).add(1.0 / 255).item<double>() > 1);
+  }
+
   TEST_CASE("a plan with its options is accepted") {
     CHECK(refused_options([](run::RunOptions&) {}) == "accepted");
     CHECK(refused_options([](run::RunOptions& o) {
@@ -89,12 +139,14 @@ TEST_SUITE("librun/check") {
     CHECK(refused_options([](auto& o) { o.epochs.reset(); }) ==
           "give the length of the run as one of --epochs and --steps");
     CHECK(refused_options([](auto& o) { o.epochs = 0; }) == "epochs = 0: must be at least 1");
-    CHECK(refused_options([](auto& o) { o.learning_rate = -1; }) == "learning_rate = -1: must be above 0");
+    CHECK(refused_options([](auto& o) { o.learning_rate = -1; }) == "learning_rate = -1: must be 0 or more");
+    CHECK(refused_options([](auto& o) { o.learning_rate = 0; }) == "accepted");
     CHECK(refused_options([](auto& o) { o.clip_norm = 0; }) == "clip_norm = 0: must be above 0");
     CHECK(refused_options([](auto& o) { o.lr_schedule = "step"; }) ==
           "lr_step_size = 0: must be at least 1 with the schedule `step`");
-    CHECK(refused_options([](auto& o) { o.lr_schedule = "cosinus"; }) ==
-          "cosinus: cannot be read: No such file or directory");
+    CHECK(refused_options([](auto& o) { o.lr_schedule = "cosin"; }) ==
+          "--lr-schedule: unknown name \"cosin\"; did you mean cosine? Use one of constant, step, cosine, or a "
+          "file of steps and their rates");
     CHECK(refused_options([](auto& o) {
             o.epochs.reset();
             o.steps = 8;

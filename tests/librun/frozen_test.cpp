@@ -166,6 +166,7 @@ run::RunOptions short_run() {
   options.learning_rate = 0.05;
   options.weight_decay = 0.1;
   options.evaluate = false;
+  options.random_weights = true;
   return options;
 }
 
@@ -333,6 +334,33 @@ TEST_SUITE("librun/frozen") {
         CHECK(named(after, name).equal(tensor) == named(found, name).equal(tensor));
       }
     }
+  }
+
+  TEST_CASE("weights without the frozen ones are refused, without others they are not") {
+    const Case one = lora();
+    const plan::Plan plan = make_plan(cut_evenly(one.model, "1f1b", 2));
+    const NamedTensors all = initial(plan, short_run());
+    const TestFolder folder;
+    const auto checked_without = [&](const Names& names) -> std::string {
+      NamedTensors rest = all;
+      std::erase_if(rest, [&](const auto& named) { return std::ranges::count(names, named.first) > 0; });
+      pp::test::write_tensors(folder.path() / "w.safetensors", rest);
+      run::RunOptions options = short_run();
+      options.random_weights = false;
+      options.initial_weights = folder.path() / "w.safetensors";
+      try {
+        return run::check(plan, options).empty() ? "accepted" : "warned";
+      } catch (const Error& error) {
+        return error.what();
+      }
+    };
+    CHECK(checked_without({}) == "accepted");
+    CHECK(checked_without({"b0.qa.weight"}) == "warned");
+    CHECK(checked_without({"b0.qa.weight", "b1.k.bias", "embed.weight"}) ==
+          (folder.path() / "w.safetensors").string() +
+              ": frozen parameters are not in it and would stay as they are drawn (embed.weight, b1.k.bias); "
+              "give "
+              "them with --initial-weights, or say --random-weights if drawn ones are meant");
   }
 
   TEST_CASE("optimizer state is of what is trained alone, and a model without any is refused") {

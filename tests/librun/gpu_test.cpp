@@ -46,7 +46,7 @@ pp::test::NamedTensors infer_on_cuda(const PlanSpec& spec, run::InferOptions opt
   const TestFolder folder;
   options.data = "synthetic";
   options.synthetic_samples = 10;
-  options.draw_weights = true;
+  options.random_weights = true;
   options.outputs = folder.path() / "outputs.safetensors";
   pp::test::SilentInference observer;
   run::infer(plan_on_cuda(spec), options, observer);

@@ -62,7 +62,7 @@ NamedTensors outputs_of(const plan::Plan& plan) {
   run::InferOptions options;
   options.data = "synthetic";
   options.synthetic_samples = 6;
-  options.draw_weights = true;
+  options.random_weights = true;
   options.outputs = folder.path() / "outputs.safetensors";
   test::SilentInference observer;
   run::infer(plan, options, observer);

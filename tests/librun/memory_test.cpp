@@ -62,6 +62,7 @@ std::vector<Peak> peaks(const ModelGraph& model, int size, std::vector<int> cuts
   options.synthetic_samples = 8 * size;
   options.steps = 2;
   options.evaluate = false;
+  options.random_weights = true;  // frozen ones, too
   test::SilentObserver observer;
   const run::RunReport report = run::run(plan, options, observer);
   std::vector<Peak> result;

@@ -68,7 +68,7 @@ TEST_SUITE("librun/pipelines") {
     run::InferOptions options;
     options.data = "synthetic";
     options.synthetic_samples = 9;
-    options.draw_weights = true;
+    options.random_weights = true;
     options.micro_batch = 2;
     options.outputs = folder.path() / "outputs";
     const auto infer = [&](const plan::Plan& plan) {

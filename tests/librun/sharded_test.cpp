@@ -92,6 +92,7 @@ Draw draw(Random& random, const ModelGraph& model, int replicas) {
   options.steps = 4;
   options.learning_rate = 0.05;
   options.weight_decay = 0.01;
+  options.random_weights = true;
   options.evaluate = random.one_in(3);
   options.seed = random.below(1000);
   if (random.one_in(2)) options.clip_norm = 0.1;

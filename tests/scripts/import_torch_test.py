@@ -319,6 +319,16 @@ class Itself(unittest.TestCase):
         for late in (False, True):
             self.refused("changes mean in forward()", Centered(late), "float32:8")
 
+    def test_samples_are_dropped_by_floor(self):
+        def forward(self, x):
+            y = self.a(x)
+            if self.training:
+                y = y.div(0.7) * (0.7 + torch.rand(x.shape[0], 1)).floor_()
+            return self.b(x + y)
+        made = imported(module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 2)), "float32:4", level="op")
+        dropped = [layer["attributes"] for layer in made.document["layers"] if layer["op"] == "stochastic_depth"]
+        self.assertEqual(dropped, [{"p": 0.3}])
+
     def test_a_mask_in_two_places_is_refused(self):
         def forward(self, x):
             mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
@@ -603,6 +613,7 @@ class Files(unittest.TestCase):
             self.assertIn("make: 3 layers of 3 operations", done.stderr)
             document = json.loads((place / "model.json").read_text())
             self.assertEqual(document["loss"], {"op": "cross_entropy", "inputs": ["2", "label"]})
+            self.assertEqual((document["weights"], document["version"]), ("weights.safetensors", 2))
             held = weights.decode((place / "weights.safetensors").read_bytes())
             self.assertEqual({name: list(t.shape) for name, t in held.items()},
                              {"0.weight": [6, 4], "0.bias": [6], "2.weight": [3, 6], "2.bias": [3]})

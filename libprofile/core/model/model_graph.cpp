@@ -69,9 +69,10 @@ std::int64_t parameter_count(const ResolvedModel& model) {
 }
 
 std::string model_hash(const ModelGraph& graph) {
-  if (graph.verified) return content_hash(dump_json_compact(to_json(graph)));
+  if (graph.verified && graph.weights.empty()) return content_hash(dump_json_compact(to_json(graph)));
   ModelGraph same = graph;
   same.verified = true;
+  same.weights.clear();
   return model_hash(same);
 }
 

@@ -66,6 +66,9 @@ struct ModelGraph {
   /// False: imported without weights (import-torch --plan-only) and never compared with its module. Such a
   /// model is measured, estimated and planned, not trained.
   bool verified = true;
+  /// The file of its weights, as an import named it: without them it is not the model that was imported. Empty:
+  /// it was made without any.
+  std::string weights = {};
   bool operator==(const ModelGraph&) const = default;
 };
 
@@ -150,8 +153,8 @@ ModelGraph model_from_json(const Json& json, std::string_view pointer = {});
 /// than documents without them (ignore_index).
 Json to_json(const ModelGraph& graph);
 ModelGraph parse_model(std::string_view text);
-/// Of the complete document in compact form: leaving out a default does not change it, nor does `verified`, so
-/// that a plan made without weights holds once they are there.
+/// Of the complete document in compact form: leaving out a default does not change it, nor do `verified` and
+/// `weights`, so that a plan made without weights holds once they are there.
 std::string model_hash(const ModelGraph& graph);
 
 }  // namespace pp

@@ -110,6 +110,7 @@ ModelGraph read_graph(ObjectReader& reader) {
   ModelGraph graph;
   graph.name = reader.text("name");
   if (reader.has("verified")) graph.verified = reader.boolean("verified");
+  if (reader.has("weights")) graph.weights = reader.text("weights");
   reader.objects("inputs", [&](ObjectReader& member) { graph.inputs.push_back(read_tensor(member)); });
   if (reader.has("targets")) {
     reader.objects("targets", [&](ObjectReader& member) { graph.targets.push_back(read_tensor(member)); });
@@ -175,7 +176,7 @@ Json layer_json(const Layer& layer) {
 }
 
 /// Version 2 has what version 1 did not begin with: frozen parameters, calls in float32, constants by formula,
-/// models that nobody compared with their module.
+/// models that nobody compared with their module, or that have a file of weights.
 bool is_of_version_2(const Layer& layer) {
   const auto by_formula = [](const AtenConstant& constant) {
     return std::holds_alternative<ConstantFormula>(constant.values);
@@ -186,7 +187,8 @@ bool is_of_version_2(const Layer& layer) {
 
 /// The lowest that says it, so that older programs read what they can.
 int version_of(const ModelGraph& graph) {
-  const bool second = !graph.verified || std::ranges::any_of(graph.layers, is_of_version_2) ||
+  const bool second = !graph.verified || !graph.weights.empty() ||
+                      std::ranges::any_of(graph.layers, is_of_version_2) ||
                       (graph.loss && std::ranges::any_of(graph.loss->nodes, is_of_version_2));
   return second ? 2 : 1;
 }
@@ -204,6 +206,7 @@ ModelGraph model_from_json(const Json& json, std::string_view pointer) {
 Json to_json(const ModelGraph& graph) {
   Json json{{"format", kModelFormat}, {"version", version_of(graph)}, {"name", graph.name}};
   if (!graph.verified) json["verified"] = false;
+  if (!graph.weights.empty()) json["weights"] = graph.weights;
   json["inputs"] = tensors_json(graph.inputs);
   json["targets"] = tensors_json(graph.targets);
   json["layers"] = Json::array();

@@ -15,7 +15,8 @@ constexpr std::string_view kTypes = "'float32|float64|bfloat16|int64|uint8|bool'
 
 constexpr std::array kModelRows{
     ObjectRow{"model",
-              "name text, verified? flag, inputs [data_tensor], targets? [data_tensor], layers [layer], "
+              "name text, verified? flag, weights? text, inputs [data_tensor], targets? [data_tensor], layers "
+              "[layer], "
               "outputs [text], "
               "loss? loss"},
     ObjectRow{"data_tensor", "name text, dtype? 'float32|float64|bfloat16|int64|uint8', shape [size]"},

@@ -13,7 +13,8 @@ constexpr std::array kRunRows{
         "context? {text}, plan_hash text, plan plan, settings {flag|signed|text}, exit_reason text, seed "
         "count, "
         "steps count, skipped_steps count, step_s number, samples_per_s number, bubble_fraction share, epochs "
-        "[epoch], workers [run_worker], op_times [op_time], comparisons [comparison], step_losses "
+        "[epoch], evaluations? [evaluation], best? best, workers [run_worker], op_times [op_time], comparisons "
+        "[comparison], step_losses "
         "[signed|null], history step_history, last_steps last_steps, resumed_from? resumed_from, "
         "lost_attempts? "
         "[lost_attempt], slow_devices? [slow_device], deviation? deviation, checkpoints? written_checkpoints, "
@@ -23,6 +24,10 @@ constexpr std::array kRunRows{
         "epoch",
         "epoch count, train_loss signed|null, test_loss? signed|null, test_accuracy? share, samples_per_s "
         "number, last_step count, elapsed_s number, evaluation_s number"},
+    ObjectRow{"evaluation",
+              "epoch count, step count, test_loss? signed|null, test_accuracy? share, elapsed_s number, "
+              "evaluation_s number"},
+    ObjectRow{"best", "step count, test_loss signed, evaluations_since count, checkpoint? text"},
     ObjectRow{"run_worker",
               "id count, busy_s number, bubble_fraction share, peak_bytes count, parts run_parts, "
               "peak_in_flight count, peak_versions count, sent_bytes_per_step count, swaps_in? swaps, "
@@ -66,7 +71,8 @@ constexpr std::array kRunRows{
               "kernels? text, settings {flag|signed|text}, parts [checkpoint_part], hash? text"},
     ObjectRow{"position",
               "step count, epoch count, epoch_steps count, epoch_loss signed, epoch_samples? number, "
-              "loss_scale? loss_scale"},
+              "loss_scale? loss_scale, evaluated? evaluated"},
+    ObjectRow{"evaluated", "step count, best_loss signed, best_step count, since_best count"},
     ObjectRow{"loss_scale", "factor positive, finite_steps count"},
     ObjectRow{"training_identity",
               "model_hash text, dtype text, optimizer text, samples size, mini_batch size, steps_per_epoch "
@@ -81,7 +87,7 @@ constexpr std::array kRunRows{
     ObjectRow{"latency", "median number, p95 number, largest number"},
     ObjectRow{"inference_worker", "id count, busy_s number, idle_fraction share, peak_bytes count"},
     ObjectRow{"inference_forward", "stage count, count count, predicted_s number, median_s number"},
-    // pp.metrics: the line that begins a run, of a step, of an epoch
+    // pp.metrics: the line that begins a run, of a step, of an evaluation or the end of an epoch
     ObjectRow{"metrics",
               "plan_hash text, seed count, first_step count, steps count, settings {flag|signed|text}"},
     ObjectRow{"metrics_step",
@@ -89,7 +95,7 @@ constexpr std::array kRunRows{
               "number, elapsed_s number, bubble_fraction share, peak_bytes count, gradient_norm? number, "
               "loss_scale? positive"},
     ObjectRow{"metrics_evaluation",
-              "evaluation count, step count, elapsed_s number, evaluation_s number, train_loss signed|null, "
+              "evaluation count, step count, elapsed_s number, evaluation_s number, train_loss? signed|null, "
               "test_loss? signed|null, test_accuracy? share"},
 };
 

@@ -36,6 +36,8 @@ run::RunReport sample_report() {
   report.step = Seconds(0.25);
   report.step_losses = {2.5, -0.5};
   report.epochs = {{0, 1.5, 1.25, 0.5, 100}, {1, 1.0, std::nullopt, std::nullopt, 90}};
+  report.evaluations = {{0, 1, 1.25, 0.5}, {1, 2, 1.0, std::nullopt}};
+  report.best = run::BestReport{2, 1.0, 0, "ck/step-2"};
   report.plan = sample_plan();
   for (const plan::Worker& worker : report.plan.workers) {
     run::WorkerReport& of_worker = report.workers.emplace_back();
@@ -81,6 +83,8 @@ std::string check_manifest(Random& random, const std::filesystem::path& folder) 
                        .samples = 32,
                        .mini_batch = 8,
                        .steps_per_epoch = 4};
+  if (random.one_in(2))
+    manifest.position.evaluated = run::Evaluated{.step = 4, .best_loss = -0.5, .best_step = 2, .since_best = 1};
   if (random.one_in(2)) manifest.position.loss_scale = {.factor = 32768, .finite_steps = 17};
   manifest.settings = {{"learning_rate", 0.05}, {"shuffle", true}, {"lr_schedule", std::string("constant")}};
   manifest.parts = {{"weights-0.safetensors", 12, "sha256:x", 0}, {"weights-1.safetensors", 12, "sha256:y", 1}};

@@ -117,6 +117,7 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
     CHECK((parse_manifest(dump_json(to_json(manifest))) == manifest));
     manifest.position.loss_scale = {32768, 17};
+    manifest.position.evaluated = {{.step = 6, .best_loss = -0.5, .best_step = 4, .since_best = 1}};
     CHECK((parse_manifest(dump_json(to_json(manifest))) == manifest));
   }
 
@@ -124,6 +125,7 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
     Manifest manifest = manifest_of(7);
     manifest.position.epoch_loss = -0.5;
     manifest.position.loss_scale = {32768, 17};
+    manifest.position.evaluated = {{.step = 6, .best_loss = -0.5, .best_step = 4, .since_best = 1}};
     manifest.parts = {{"weights.safetensors", 12, "sha256:x"}};
     const Json json = to_json(manifest);
     CHECK(pp::test::schema_error("checkpoint", json) == "");

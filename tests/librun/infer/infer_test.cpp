@@ -363,8 +363,8 @@ TEST_SUITE("librun/infer") {
                            "the shape [7, 5], the model's has [6, 5]"));
     files.options.initial_weights.clear();
     CHECK(files.refusal(plan, ErrorKind::usage) ==
-          "no weights: give them with --initial-weights, or try the plan without any by --draw-weights");
-    files.options.draw_weights = true;
+          "no weights: give them with --initial-weights, or try the plan without any by --random-weights");
+    files.options.random_weights = true;
     const auto with_inputs = [&](const NamedTensors& tensors) {
       test::write_tensors(files.options.data, tensors);
       return files.refusal(plan);

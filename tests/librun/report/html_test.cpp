@@ -1,8 +1,13 @@
 #include "librun/report/html.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <utility>
 #include <vector>
 
 #include "librun/report/chart.h"
@@ -32,6 +37,65 @@ Json data_in(const std::string& page) {
   const std::string begin = "id=\"data\">";
   const std::size_t from = page.find(begin) + begin.size();
   return parse_json(page.substr(from, page.find("</script>", from) - from));
+}
+
+using Points = std::vector<std::pair<double, double>>;
+
+std::vector<std::smatch> matches(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  return {std::sregex_iterator(text.begin(), text.end(), expression), std::sregex_iterator()};
+}
+
+/// The curves of a chart by name, in the numbers of its axes: pixels are told by two ticks of each.
+std::map<std::string, Points> curves_in(const std::string& page, const std::string& title) {
+  const std::size_t from = page.find("<figcaption>" + title);
+  REQUIRE(from != std::string::npos);
+  const std::string figure = page.substr(from, page.find("</figure>", from) - from);
+  const auto axis = [&](const std::string& tick, std::size_t pixel, double shift) {
+    const std::vector<std::smatch> ticks = matches(figure, tick);
+    REQUIRE(ticks.size() >= 2);
+    const auto number_at = [](const std::smatch& m, std::size_t group) { return std::stod(m[group].str()); };
+    const double first = number_at(ticks.front(), pixel) - shift, last = number_at(ticks.back(), pixel) - shift;
+    const double low = number_at(ticks.front(), 3), high = number_at(ticks.back(), 3);
+    return [=](double at) { return low + (at - first) / (last - first) * (high - low); };
+  };
+  // The labels of the vertical axis stand 4 pixels below its lines, those of the other one at 209.
+  const auto x = axis(R"re(<text x="([^"]+)" y="(209)" text-anchor="middle" class="t">([^<]+)<)re", 1, 0);
+  const auto y = axis(R"re(<text x="([^"]+)" y="([^"]+)" text-anchor="end" class="t">([^<]+)<)re", 2, 4);
+  std::map<std::string, Points> curves;
+  for (const std::smatch& path :
+       matches(figure, R"re(<path d="([^"]+)" class="curve [^>]*><title>([^<]*)<)re")) {
+    const std::string data = path[1].str();
+    for (const std::smatch& point : matches(data, R"([ML]([^ ML]+) ([^ML]+))"))
+      curves[path[2].str()].emplace_back(x(std::stod(point[1].str())), y(std::stod(point[2].str())));
+  }
+  return curves;
+}
+
+/// Of each, one after the other, after the step that it is of.
+Points after_steps(const Json& values, double unit) {
+  Points points;
+  for (const Json& value : values) {
+    if (!value.is_null())
+      points.emplace_back(static_cast<double>(points.size() + 1), value.get<double>() / unit);
+  }
+  return points;
+}
+
+/// Of every epoch, at its last step.
+Points of_epochs(const Json& report, const char* key, double unit = 1) {
+  Points points;
+  for (const Json& epoch : report["epochs"])
+    points.emplace_back(epoch["last_step"].get<double>(), epoch[key].get<double>() / unit);
+  return points;
+}
+
+/// As near as two decimals of a pixel tell.
+bool near(const Points& drawn, const Points& wanted) {
+  const auto same = [](double a, double b) { return std::abs(a - b) <= 1e-3 * std::max(1.0, std::abs(b)); };
+  return std::ranges::equal(drawn, wanted, [&](const auto& a, const auto& b) {
+    return same(a.first, b.first) && same(a.second, b.second);
+  });
 }
 
 /// The sections that are made here, as XML.
@@ -95,6 +159,36 @@ TEST_SUITE("librun/report/html") {
     CHECK(has(data["plans"][0]["title"].get<std::string>(), "completed"));
     for (const char* text : {">Loss</figcaption>", "data-title=\"Operations\"", "data-title=\"Epochs\""})
       CHECK(has(page, text));
+  }
+
+  TEST_CASE("every curve of the page is what the report's document says") {
+    RunReport longer = report();
+    longer.steps = 6;
+    longer.step_losses = {3, 2.5, 2, 1.5, 1.25, 1};
+    longer.epochs = {{0, 2.75, 2.5, 0.25, 100, 2}, {1, 1.75, 2, 0.5, 100, 4}, {2, 1.125, 1.5, 0.75, 100, 6}};
+    longer.history = {};
+    for (int step = 0; step < 6; ++step) {
+      const StepFigures first{Seconds(3), Bytes(2048 + 128 * step)},
+          second{Seconds(3), Bytes(4096 - 256 * step)};
+      longer.history.add(Seconds(5 + 0.25 * step), std::vector<StepFigures>{first, second});
+    }
+    const Json document = to_json(longer);
+    const std::string page = page_of(longer);
+    std::map<std::string, Points> loss = curves_in(page, "Loss");
+    CHECK(loss.size() == 3);
+    CHECK(near(loss["of a step"], after_steps(document["step_losses"], 1)));
+    CHECK(near(loss["training, of an epoch"], of_epochs(document, "train_loss")));
+    CHECK(near(loss["test"], of_epochs(document, "test_loss")));
+    CHECK(near(curves_in(page, "Accuracy on the test set, %")["test"],
+               of_epochs(document, "test_accuracy", 0.01)));
+    CHECK(near(curves_in(page, "Step time, ms")["measured"], after_steps(document["history"]["step_s"], 1e-3)));
+    longer.evaluations = {{0, 1, 3}, {1, 3, 2.25}, {2, 6, 1.5}};
+    CHECK(near(curves_in(page_of(longer), "Loss")["test"], {{1, 3}, {3, 2.25}, {6, 1.5}}));
+    std::map<std::string, Points> memory = curves_in(page, "Peak memory of a step, KiB");
+    for (const int worker : {0, 1}) {
+      CHECK(near(memory["worker " + std::to_string(worker)],
+                 after_steps(document["history"]["peak_bytes"][worker], 1024)));
+    }
   }
 
   TEST_CASE("a partial mini-batch is named") {

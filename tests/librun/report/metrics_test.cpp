@@ -44,6 +44,10 @@ TEST_SUITE("librun/report/metrics") {
           R"({"evaluation":1,"step":20,"elapsed_s":3.25,"evaluation_s":0.25,"train_loss":0.75,)"
           R"("test_loss":0.5,"test_accuracy":0.875})"
           "\n");
+    CHECK(
+        metrics_line(EvaluationReport{1, 20, 0.5, 0.875, Seconds(3), Seconds(0.25)}) ==
+        R"({"evaluation":1,"step":20,"elapsed_s":3.25,"evaluation_s":0.25,"test_loss":0.5,"test_accuracy":0.875})"
+        "\n");
     CHECK(metrics_line(EpochReport{0, 1, {}, {}, 0, 2}) ==
           R"({"evaluation":0,"step":2,"elapsed_s":0.0,"evaluation_s":0.0,"train_loss":1.0})"
           "\n");
@@ -65,6 +69,7 @@ TEST_SUITE("librun/report/metrics") {
     CHECK(error(metrics_line(Progress{.step = 1})) == "");
     CHECK(error(metrics_line(epoch)) == "");
     CHECK(error(metrics_line(EpochReport{})) == "");
+    CHECK(error(metrics_line(EvaluationReport{})) == "");
     CHECK(error(start, "version", 2) != "");
     CHECK(error(start, "step", 1) != "");
     CHECK(error(metrics_line(step), "loss", "high") != "");

@@ -38,6 +38,8 @@ RunReport full_report() {
   report.step_losses = {2.5, -0.5};
   report.epochs = {{0, 1.5, 1.25, 0.5, 100, 1, Seconds(2), Seconds(0.5)},
                    {1, 1.0, std::nullopt, std::nullopt, 90, 2, Seconds(4)}};
+  report.evaluations = {{0, 1, 1.25, 0.5, Seconds(2), Seconds(0.5)}, {1, 2, -1.5, {}, Seconds(4), Seconds(1)}};
+  report.best = BestReport{1, 1.25, 3, "ck/step-1"};
   report.workers = {{WorkerId{0}, Seconds(0.2), 0.2, Bytes(9), Bytes(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5),
                      6, 7, Bytes(8)},
                     {}};
@@ -77,6 +79,8 @@ TEST_SUITE("librun/report/report_json") {
     CHECK(to_json(read) == to_json(report));
     CHECK(read.seed == report.seed);
     CHECK(read.epochs == report.epochs);
+    CHECK(read.evaluations == report.evaluations);
+    CHECK(read.best == report.best);
     CHECK(read.workers == report.workers);
     CHECK(read.op_times == report.op_times);
     CHECK(read.comparisons == report.comparisons);
