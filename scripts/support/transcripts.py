@@ -13,9 +13,11 @@ A transcript is a text file:
     ? 2                                          `...` is any text, alone any lines; its exit code, 0 where none is said
     ## trained on ranks [needs mpirun]           skipped where there is no such program
 
-Documents that pp-profile, pp-plan and pp-run write must be valid by their schemas. A page's lines below a command (with
---compare) must be lines of its standard output, in their order. Programs are found in the caller's PATH. The last line of
-a transcript's run counts its cases; exit 0 when none failed, 77 when all were skipped.
+Programs that read and change documents are in tests/support/programs (value, edit, tensors) and tests/apps
+(sample-profile, sample-plan). Documents that pp-profile, pp-plan and pp-run write must be valid by their schemas. A
+page's lines below a command (with --compare) must be lines of its standard output, in their order. Programs are found
+in the caller's PATH. The last line of a transcript's run counts its cases; exit 0 when none failed, 77 when all were
+skipped.
 """
 
 import dataclasses

@@ -62,7 +62,7 @@ TEST_SUITE("apps/run_signals") {
     CHECK(folder.files() == 1);
   }
 
-  TEST_CASE("a killed run keeps its lines, all of them whole; the next one replaces them") {
+  TEST_CASE("a killed run keeps its lines, each whole; the next one replaces them") {
     const Folder folder;
     const Outcome outcome = folder.run({"plan.json", "--steps", "100000000", "--metrics", "m.jsonl"},
                                        {.signal = SIGKILL, .signal_when = "epoch 1"});

@@ -1,5 +1,5 @@
-// Preloaded: a disk that fails (tests/lab/faults/fault.h). Kinds of calls: read, write, fsync, rename, link, mkdir,
-// truncate, map (of files), open (for reading) and create (for writing).
+// Preloaded: a disk that fails (tests/lab/faults/fault.h). Kinds of calls: read, write, fsync, rename, link,
+// mkdir, truncate, map (of files), open (for reading) and create (for writing).
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
