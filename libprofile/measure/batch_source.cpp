@@ -15,9 +15,9 @@
 namespace pp::profile {
 namespace {
 
-// Samples of the data set, drawn in ever new orders: as many as these bytes hold, so that they are neither in
-// the caches nor known to the processor's branch prediction.
-constexpr std::int64_t kDataBytes = std::int64_t{1} << 24, kFewestDrawn = 64, kMostDrawn = 4096;
+// Samples of the data set, drawn in ever new orders, and what other stages send: as many as these bytes hold,
+// so that they are neither in the caches nor known to the processor's branch prediction.
+constexpr std::int64_t kDataBytes = std::int64_t{1} << 24, kFewest = 2, kMostDrawn = 4096, kMostSent = 64;
 
 bool is_sent(const TensorSource& source) { return source.kind == TensorSource::Kind::layer; }
 
@@ -29,7 +29,7 @@ std::int64_t samples_of(const ResolvedModel& model, const std::vector<TensorSour
     if (is_floating(type.dtype)) type.dtype = dtype;
     bytes += bytes_of(type).value;
   }
-  return std::clamp(kDataBytes / bytes, kFewestDrawn, kMostDrawn);
+  return std::clamp(kDataBytes / bytes, kFewest, kMostDrawn);
 }
 
 std::int64_t held_bytes(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); }
@@ -124,7 +124,7 @@ void BatchSource::vary_boundaries(std::size_t size) {
   for (const model::Tensors& gradients : output_gradients_[size]) {
     for (const at::Tensor& gradient : gradients) bytes += held_bytes(gradient);
   }
-  all.blocks = std::clamp(kDataBytes / bytes, std::int64_t{2}, kFewestDrawn);
+  all.blocks = std::clamp(kDataBytes / bytes, kFewest, kMostSent);
   all.inputs.clear();
   for (const TensorSource& source : segment_.inputs())
     all.inputs.push_back(is_sent(source) ? arranged(drawn({source}, all.blocks * sizes_[size]).front())

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "libprofile/measure/profile_part.h"
+#include "libprofile/measure/statistics.h"
 
 namespace pp::profile {
 namespace {
@@ -33,9 +34,7 @@ void add_optimizers(std::vector<OptimizerProfile>& sums, const std::vector<Optim
     }
     sum->parameters += one.parameters;
     sum->parts.insert(sum->parts.end(), one.parts.begin(), one.parts.end());
-    for (Seconds TimeStat::*time : {&TimeStat::median, &TimeStat::low, &TimeStat::high})
-      sum->update.*time += one.update.*time;
-    sum->update.samples = std::min(sum->update.samples, one.update.samples);
+    sum->update = together(sum->update, one.update);
   }
 }
 

@@ -54,7 +54,7 @@ std::vector<KernelChoice> choose_kernels(ProfiledDevices& devices, const Subject
 /// Whether a size twice as large could not be sampled within the budget.
 bool is_last(const MeasuredSize& size, const Subject& subject) {
   const StoppingRule rule = rule_of_passes(subject.options);
-  const bool in_parts = !parts_to_measure(subject.model, subject.part, subject.options.devices.count).empty();
+  const bool in_parts = are_parts_measured(subject.model, subject.part, subject.options.devices.count);
   return expected_time(rule, 2 * size.pass_time, in_parts ? kKindsWithParts : kKindsOfWhole) > rule.budget;
 }
 

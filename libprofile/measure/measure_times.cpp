@@ -45,10 +45,26 @@ bool passes_fit(const ProfiledDevices& devices, const std::vector<MeasuredSize>&
   return true;
 }
 
+/// Parts of the model that take about equally long at the largest size that fits.
+std::vector<ModelPart> equal_parts(ProfiledDevices& devices, const Subject& subject,
+                                   const std::vector<MeasuredSize>& sizes) {
+  constexpr int kPasses = 3;
+  Visit visit{.dropped = 1, .passes = kPasses};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (!sizes[i].out_of_memory) visit.size = i;
+  }
+  VisitTimes first;
+  devices.run([&](int device, ModelRunner& whole) {
+    VisitTimes times = whole.run_visit(visit, 1);
+    if (device == 0) first = std::move(times);
+  });
+  return model_parts(subject.model, devices.count(), layer_costs(first, subject.model.layer_count()));
+}
+
 void add_parts(ProfiledDevices& devices, const Subject& subject, const std::vector<MeasuredSize>& sizes,
                const std::vector<int>& in_flight) {
-  const std::vector<ModelPart> parts = parts_to_measure(subject.model, subject.part, devices.count());
-  if (parts.empty()) return;
+  if (!are_parts_measured(subject.model, subject.part, devices.count())) return;
+  const std::vector<ModelPart> parts = equal_parts(devices, subject, sizes);
   try {
     devices.add_parts(parts, [&](ModelRunner& part) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -2,18 +2,23 @@
 // pipeline all hold the model once between them, where each holds all of it when they are replicas.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "libprofile/measure/model_runner.h"
 
 namespace pp::profile {
 
-/// Neighbouring layers of about equal work by their forward flops, each part with one layer at least; the loss
-/// goes with the last. Empty for a model of fewer layers than parts, or for one part.
-std::vector<ModelPart> model_parts(const ResolvedModel& model, int count);
+/// Neighbouring layers of about equal cost, each part with one layer at least; the loss goes with the last.
+/// `costs`: per layer, as many as the model has, at least `count`.
+std::vector<ModelPart> model_parts(const ResolvedModel& model, int count, std::span<const double> costs);
 
-/// What each of `devices` runs of the model where they share it; none where only `part` of it is measured.
-std::vector<ModelPart> parts_to_measure(const ResolvedModel& model, const ModelPart& part, int devices);
+/// Whether each of `devices` runs a part of its own as well: not for one device, for fewer layers than devices,
+/// nor where only `part` of the model is measured.
+bool are_parts_measured(const ResolvedModel& model, const ModelPart& part, int devices);
+
+/// Seconds of a pass per layer, the shortest of the recorded ones; the loss counts to the last layer.
+std::vector<double> layer_costs(const VisitTimes& times, int layers);
 
 /// One visit of the whole model from those of its parts, which ran equally many passes at the same time.
 VisitTimes joined(const std::vector<VisitTimes>& parts);

@@ -75,6 +75,17 @@ TimeStat summarise(std::span<const double> seconds) {
           .samples = static_cast<std::int64_t>(sorted.size())};
 }
 
+TimeStat together(const TimeStat& first, const TimeStat& second) {
+  const auto distance = [&](Seconds TimeStat::*end) {
+    return Seconds(std::hypot((first.*end - first.median).count(), (second.*end - second.median).count()));
+  };
+  const Seconds median = first.median + second.median;
+  return {.median = median,
+          .low = median - distance(&TimeStat::low),
+          .high = median + distance(&TimeStat::high),
+          .samples = std::min(first.samples, second.samples)};
+}
+
 double relative_spread(const TimeStat& time) {
   return time.median.count() > 0 ? (time.high - time.low) / time.median / 2 : 0.0;
 }

@@ -1,6 +1,8 @@
 // Bytes and times of one pass against counts by hand. float32 everywhere, n = 2 samples.
 #include "libprofile/measure/model_runner.h"
 
+#include <fstream>
+
 #include "libprofile/device/process.h"
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/libprofile/model/graph_builder.h"
@@ -96,6 +98,27 @@ TEST_SUITE("libprofile/measure/model_runner") {
     CHECK(bytes.saved[7] == SavedBytes{Bytes(512), Bytes(512)});
     // loss: the logarithms, 2*5 floats, the labels, 2 int64, and the sum of weights, one float.
     CHECK(bytes.saved[8] == SavedBytes{Bytes(40 + 16 + 4), Bytes(16)});
+  }
+
+  // Two images of 12 MiB are the data set, of which the runner draws; a batch is two more.
+  TEST_CASE("samples are as few as their size asks for, and no worker pays for them") {
+    prepare_process();
+    const auto resident = [] {
+      std::int64_t all = 0, pages = 0;
+      std::ifstream("/proc/self/statm") >> all >> pages;
+      return pages * 4096;
+    };
+    const std::int64_t before = resident();
+    Bench bench(GraphBuilder()
+                    .input("image", {3, 1024, 1024})
+                    .layer("pool", "adaptive_avg_pool2d", {"image"}, {{"output_size", whole(1)}})
+                    .output("pool")
+                    .build());
+    const Bytes image(std::int64_t{12} << 20);
+    const PassBytes bytes = bench.bytes(0);
+    CHECK(bytes.peak >= image + image);  // a batch, without the data set
+    CHECK(bytes.peak < image + image + Bytes(1 << 20));
+    CHECK(resident() - before < 8 * image.value);
   }
 
   TEST_CASE("between the halves of backward wait the inputs and output gradients of layers with weights") {

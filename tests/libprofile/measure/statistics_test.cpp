@@ -27,6 +27,12 @@ TEST_SUITE("libprofile/measure/statistics") {
     CHECK(quantile(sorted, 1.0) == 8.0);
   }
 
+  TEST_CASE("the spread of a sum is that of independent parts") {
+    const TimeStat sum =
+        together({Seconds(10), Seconds(7), Seconds(16), 9}, {Seconds(20), Seconds(16), Seconds(28), 7});
+    CHECK(sum == TimeStat{Seconds(30), Seconds(25), Seconds(40), 7});  // 3, 4 and 5; 6, 8 and 10
+  }
+
   TEST_CASE("a quantile of nothing is refused") {
     CHECK_THROWS_WITH_AS(quantile({}, 0.5), "quantile: no values; sample at least once", Error);
   }
