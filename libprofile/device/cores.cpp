@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -18,10 +19,10 @@ namespace pp::profile {
 
 namespace {
 
-/// `0,64` or `0-1`: the first hardware thread of the core that this one belongs to.
-int first_of_core(int thread, const std::filesystem::path& topology) {
-  int first = thread;
-  std::ifstream(topology / ("cpu" + std::to_string(thread)) / "topology/thread_siblings_list") >> first;
+/// The first number in a hardware thread's `file`, such as 0 of `0,64`.
+int first_number(const std::filesystem::path& topology, int thread, const char* file, int otherwise) {
+  int first = otherwise;
+  std::ifstream(topology / ("cpu" + std::to_string(thread)) / file) >> first;
   return first;
 }
 
@@ -62,9 +63,14 @@ std::vector<int> usable_cores() {
 }
 
 std::vector<int> spread_over_cores(std::vector<int> threads, const std::filesystem::path& topology) {
-  std::map<int, int> seen, turn;  // by a core's first thread; by thread
-  for (const int thread : threads) turn[thread] = seen[first_of_core(thread, topology)]++;
-  std::ranges::stable_sort(threads, {}, [&](int thread) { return turn[thread]; });
+  std::map<int, int> seen;                  // by a core's first thread
+  std::map<int, std::array<int, 3>> place;  // turn on its core, package, the last cache's first thread
+  for (const int thread : threads) {
+    const int core = first_number(topology, thread, "topology/thread_siblings_list", thread);
+    place[thread] = {seen[core]++, first_number(topology, thread, "topology/physical_package_id", 0),
+                     first_number(topology, thread, "cache/index3/shared_cpu_list", 0)};
+  }
+  std::ranges::stable_sort(threads, {}, [&](int thread) { return place[thread]; });
   return threads;
 }
 

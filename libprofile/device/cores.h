@@ -16,8 +16,9 @@ std::vector<int> usable_cores();
 /// How many of `allowed` cores a quota of CPU time is counted as.
 std::size_t cores_within(std::size_t allowed, std::optional<double> quota);
 /// Hardware threads, so that whoever takes from the front shares no core while others are free: those that
-/// share one with an earlier one stand behind all others. Linux says which do in
-/// `topology`/cpuN/topology/thread_siblings_list; where it does not, each is a core of its own.
+/// share one with an earlier one stand behind all others; before that, those of a package and of a last-level
+/// cache stand together. `topology`/cpuN says which do, as Linux writes it; where it is silent, each is a core
+/// of its own, and all are of one package.
 std::vector<int> spread_over_cores(std::vector<int> threads,
                                    const std::filesystem::path& topology = "/sys/devices/system/cpu");
 /// Restricts the calling thread, and threads that it starts later, to `cores`; nothing happens for an empty

@@ -44,6 +44,20 @@ TEST_SUITE("libprofile/device/cores") {
     CHECK(spread_over_cores({0, 1}, folder.path() / "missing") == std::vector{0, 1});
   }
 
+  TEST_CASE("neighbours share a package and a cache, however the machine numbers its cores") {
+    const pp::test::TemporaryFolder folder;
+    // Cores 0, 2, 4, 6 of one package, 1, 3, 5, 7 of the other; in the first 0 and 4 have a cache, 2 and 6.
+    for (int thread = 0; thread < 8; ++thread) {
+      const auto place = folder.path() / ("cpu" + std::to_string(thread));
+      for (const char* part : {"topology", "cache/index3"}) std::filesystem::create_directories(place / part);
+      write_file(place / "topology/physical_package_id", std::to_string(thread % 2) + "\n");
+      write_file(place / "cache/index3/shared_cpu_list", thread % 2 == 1   ? "1,3,5,7\n"
+                                                         : thread % 4 == 0 ? "0,4\n"
+                                                                           : "2,6\n");
+    }
+    CHECK(spread_over_cores({0, 1, 2, 3, 4, 5, 6, 7}, folder.path()) == std::vector{0, 4, 2, 6, 1, 3, 5, 7});
+  }
+
   TEST_CASE("a pinned thread runs on its core, and so does a thread that it starts") {
     const int core = usable_cores().back();
     std::vector<int> allowed_in_child;
