@@ -1,9 +1,13 @@
 #include "libprofile/model/ops/convolution_product.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
 
 #include "libprofile/model/kernels/kernels.h"
 #include "libprofile/model/ops/strided_convolution.h"
@@ -48,7 +52,7 @@ bool is_product(KernelTask task, const Convolution& convolution, const at::Tenso
                 const at::Tensor& weight) {
   constexpr std::int64_t kMost = 4;
   const bool known = x.is_cpu() && x.scalar_type() == at::kFloat && weight.is_contiguous() &&
-                     convolution.groups == 1 && x.numel() > 0;
+                     convolution.groups == 1 && x.numel() > 0 && !at::autocast::is_autocast_enabled(at::kCPU);
   if (!known) return false;
   const KernelKey key{
       task,
@@ -59,16 +63,46 @@ bool is_product(KernelTask task, const Convolution& convolution, const at::Tenso
   return output_positions(key) <= kMost * weight.size(0) && chosen_kernel(key) == Kernel::product;
 }
 
+/// [n, out, h', w']
+at::Tensor product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight) {
+  const at::Tensor y = rows(weight).mm(columns(convolution, x, weight));
+  return by_sample(y, x.size(0))
+      .view({x.size(0), weight.size(0), output_side(convolution, x, weight, 0),
+             output_side(convolution, x, weight, 1)});
+}
+
+/// In an autograd graph, which would keep the columns: this keeps the input, and writes them anew.
+struct Recorded : torch::autograd::Function<Recorded> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& weight, const Convolution& c) {
+    context->save_for_backward({x, weight});
+    context->saved_data["sizes"] = std::vector<std::int64_t>{c.padding[0], c.padding[1], c.stride, c.dilation};
+    return product(c, x, weight);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const std::vector<std::int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    const Convolution c{{sizes[0], sizes[1]}, sizes[2], sizes[3], /*groups=*/1};
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    torch::autograd::variable_list found(3);
+    if (context->needs_input_grad(0)) found[0] = input_gradient_by_product(c, gradients[0], x, weight);
+    if (context->needs_input_grad(1))
+      found[1] = by_channel(gradients[0]).mm(columns(c, x, weight).t()).view(weight.sizes());
+    return found;
+  }
+};
+
 }  // namespace
 
 at::Tensor convolve_by_product(const Convolution& convolution, const at::Tensor& x, const at::Tensor& weight,
                                const at::Tensor& bias) {
-  const at::Tensor right = columns(convolution, x, weight);
-  at::Tensor y = rows(weight).mm(right);  // whose kernel is chosen; addmm's would be for a bias by columns
-  if (bias.defined()) y.add_(bias.unsqueeze(1));
-  return by_sample(y, x.size(0))
-      .view({x.size(0), weight.size(0), output_side(convolution, x, weight, 0),
-             output_side(convolution, x, weight, 1)});
+  const bool recorded = at::GradMode::is_enabled();
+  const at::Tensor y = recorded ? Recorded::apply(x, weight, convolution) : product(convolution, x, weight);
+  if (!bias.defined()) return y;
+  const at::Tensor by_channel = bias.view({-1, 1, 1});  // addmm's kernel would be one for a bias by columns
+  return recorded ? y.add(by_channel) : y.add_(by_channel);
 }
 
 at::Tensor input_gradient_by_product(const Convolution& convolution, const at::Tensor& gradient,

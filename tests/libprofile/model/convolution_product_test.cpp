@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "libprofile/device/memory_meter.h"
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 
@@ -79,7 +80,8 @@ TEST_SUITE("libprofile/model/convolution_product") {
       for (const at::Tensor& weight : weights) weight.requires_grad_();
       const c10::AutoGradMode no_grad(false);
       Tensors saved;
-      LayerContext context{.saved = &saved};
+      LayerContext context;
+      context.saved = &saved;
       const at::Tensor y = layer.forward(x, weights, context)[0], gradient = draw(y.sizes());
       CHECK(y.allclose(at::conv2d(x[0], weights[0], weights[1], 1, 1), 1e-4, 1e-4));
       std::vector<at::Tensor> sums(2);
@@ -92,6 +94,36 @@ TEST_SUITE("libprofile/model/convolution_product") {
       CHECK(by_input[0].allclose(by_x, 1e-4, 1e-4));
       CHECK(sums[0].allclose(by_weight, 1e-4, 1e-4));
       CHECK(sums[1].allclose(by_bias, 1e-4, 1e-4));
+    }
+  }
+
+  // 2 samples of 2x2 positions: 5 channels are 160 bytes; what each output reads 9 times as much.
+  TEST_CASE("under autograd it holds its output alone, and has LibTorch's gradients") {
+    pp::profile::install_memory_meter();
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    const auto draw = [&](at::IntArrayRef sizes) { return at::empty(sizes).normal_(0, 1, generator); };
+    for (const bool biased : {true, false}) {
+      CAPTURE(biased);
+      const Convolution c{{1, 1}, 1, 1, 1};
+      const std::vector<at::Tensor> leaves{draw({2, 5, 2, 2}).requires_grad_(),
+                                           draw({128, 5, 3, 3}).requires_grad_(), draw({128}).requires_grad_()};
+      const at::Tensor bias = biased ? leaves[2] : at::Tensor();
+      REQUIRE(ops::forward_is_product(c, leaves[0], leaves[1]));
+      const pp::profile::MemoryAccount account;
+      at::Tensor y;
+      {
+        const pp::profile::ChargeMemory charged(account);
+        y = ops::convolve_by_product(c, leaves[0], leaves[1], bias);
+      }
+      CHECK(account.live().value == 128 * 2 * 4 * 4);
+      const at::Tensor gradient = draw(y.sizes());
+      y.backward(gradient);
+      const auto [by_x, by_weight, by_bias] =
+          at::convolution_backward(gradient, leaves[0], leaves[1], at::OptionalIntArrayRef(leaves[2].sizes()),
+                                   1, 1, 1, false, 0, 1, {true, true, true});
+      CHECK(leaves[0].grad().allclose(by_x, 1e-4, 1e-4));
+      CHECK(leaves[1].grad().allclose(by_weight, 1e-4, 1e-4));
+      if (biased) CHECK(leaves[2].grad().allclose(by_bias, 1e-4, 1e-4));
     }
   }
 
