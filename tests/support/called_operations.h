@@ -1,17 +1,21 @@
-// LibTorch's operations that the calling thread calls, while an object of this lives.
+// LibTorch's operations that are called while an object of this lives. That another kernel was really taken is
+// seen by them, not by the bits, which may be the same on some processor.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pp::test {
 
-/// One at a time in a thread.
+/// Those of the calling thread. One at a time in a thread.
 class CalledOperations {
  public:
   CalledOperations() {
@@ -37,5 +41,46 @@ class CalledOperations {
 
   at::CallbackHandle handle_{};
 };
+
+/// Calls of one operation, on any thread. One at a time.
+class TorchCalls {
+ public:
+  /// Such as `mkldnn::_linear_pointwise`. `reads_inputs`: not of operations that stand in for others.
+  explicit TorchCalls(std::string function, bool reads_inputs = false) {
+    name = std::move(function);
+    with_inputs = reads_inputs;
+    calls = channels_last_calls = 0;
+    handle_ = at::addGlobalCallback(at::RecordFunctionCallback(&TorchCalls::see)
+                                        .needsInputs(reads_inputs)
+                                        .scopes({at::RecordScope::FUNCTION}));
+  }
+  ~TorchCalls() { at::removeCallback(handle_); }
+  TorchCalls(const TorchCalls&) = delete;
+  TorchCalls& operator=(const TorchCalls&) = delete;
+
+  static int count() { return calls; }
+  /// Those whose first argument lies in channels last, and not contiguous as well.
+  static int channels_last() { return channels_last_calls; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& function) {
+    if (std::string_view(function.name()) != name) return nullptr;
+    ++calls;
+    if (!with_inputs) return nullptr;
+    const auto inputs = function.inputs();
+    if (!inputs.empty() && inputs[0].isTensor() && !inputs[0].toTensor().is_contiguous() &&
+        inputs[0].toTensor().is_contiguous(at::MemoryFormat::ChannelsLast))
+      ++channels_last_calls;
+    return nullptr;
+  }
+
+  static inline std::string name;
+  static inline bool with_inputs = false;
+  static inline std::atomic<int> calls = 0, channels_last_calls = 0;
+  at::CallbackHandle handle_{};
+};
+
+/// oneDNN's product of matrices.
+inline constexpr const char* kOneDnnProduct = "mkldnn::_linear_pointwise";
 
 }  // namespace pp::test

@@ -8,9 +8,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/record_function.h>
 
-#include <atomic>
 #include <random>
 #include <thread>
 
@@ -19,6 +17,7 @@
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
 #include "tests/libprofile/model/op_cases.h"
+#include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
 
 namespace kernels_test {
@@ -32,26 +31,6 @@ using pp::KernelTask;
 using pp::ProductLayout;
 
 namespace {
-
-/// How often oneDNN's product is called in its scope, on any thread.
-class OneDnnCalls {
- public:
-  OneDnnCalls() {
-    calls = 0;
-    handle_ = at::addGlobalCallback(
-        at::RecordFunctionCallback(&OneDnnCalls::see).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~OneDnnCalls() { at::removeCallback(handle_); }
-  static int count() { return calls; }
-
- private:
-  static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& function) {
-    if (std::string_view(function.name()) == "mkldnn::_linear_pointwise") ++calls;
-    return nullptr;
-  }
-  static inline std::atomic<int> calls = 0;
-  at::CallbackHandle handle_{};
-};
 
 KernelKey random_key(std::mt19937& random) {
   const auto draw = [&](std::int64_t least, std::int64_t most) {
@@ -141,7 +120,7 @@ TEST_SUITE("libprofile/model/kernels") {
     const KernelKey key{KernelTask::product_with_bias, DType::float32, ProductLayout::nt, {5, 7, 3}};
     const Kernels kernels(std::array{KernelChoice{key, Kernel::onednn, std::nullopt}});
     const at::Tensor x = at::randn({5, 7}), weight = at::randn({3, 7}), bias = at::randn({3});
-    const OneDnnCalls calls;
+    const pp::test::TorchCalls calls(pp::test::kOneDnnProduct);
     at::addmm(bias, x, weight.t());
     CHECK(calls.count() == 0);  // no scope
     const UseKernels use(&kernels);
@@ -217,7 +196,7 @@ TEST_SUITE("libprofile/model/kernels") {
         if (!is_product(key.task)) choices.push_back({key, Kernel::product, std::nullopt});
       }
       job.kernels = std::make_shared<const Kernels>(choices);
-      const OneDnnCalls calls;
+      const pp::test::TorchCalls calls(pp::test::kOneDnnProduct);
       const pp::model::test::Outcome chosen = pp::model::test::run_stages(job, one_stage);
       CHECK(calls.count() > 0);
       CHECK(pp::model::test::largest_difference(usual, chosen) < 1e-4);
