@@ -173,7 +173,7 @@ class Remedies {
     return {};
   }
 
-  /// Of weights that keep their layers in one stage.
+  /// For weights that keep their layers in one stage.
   std::string copies() {
     if (problem_.graph.tied.empty()) return {};
     PlanRequest changed = problem_.request;

@@ -128,7 +128,7 @@ std::string recompute_arguments(const Plan& plan, const detail::BlockRow& row, d
   return {};
 }
 
-/// Of a tensor group.
+/// The size of a tensor group.
 std::string tensor_arguments(const Plan& plan) {
   if (plan.tensor_degree == 1) return {};
   return argument("tensor-model-parallel-size", plan.tensor_degree) +

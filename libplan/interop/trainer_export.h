@@ -90,7 +90,7 @@ struct Carried {
 };
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
 
-/// Of torch.optim: `AdamW`.
+/// The class of torch.optim: `AdamW`.
 std::string optimizer_class(OptimizerName name);
 
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.

@@ -22,7 +22,8 @@ using OutputTypes = std::map<std::pair<int, int>, at::ScalarType>;
 class BatchSource {
  public:
   /// Draws the data set: 16 MiB, or two samples where that is more, on the host. `model` and `segment` must
-  /// outlive it; `types` of what other stages send.
+  /// outlive it; `types` of what other stages send. Charged to no account: no worker pays for the training
+  /// data.
   BatchSource(const ResolvedModel& model, const model::Segment& segment, std::vector<std::int64_t> sizes,
               DType dtype, OutputTypes types, std::uint64_t seed, const at::Device& device);
 
@@ -30,8 +31,8 @@ class BatchSource {
   void make(std::size_t size);
   void drop(std::size_t size);
   /// From here on the passes of size `size` get what other stages send from memory that their caches do not
-  /// hold, as it comes from other devices: other tensors each time, 16 MiB in all or two of each. Behind
-  /// make(). Throws model::OutOfMemory.
+  /// hold, as it comes from other devices: other tensors each time, 16 MiB in all or two of each, charged to no
+  /// account. Behind make().
   void vary_boundaries(std::size_t size);
 
   /// As Segment::inputs(): the batch that was made, always the same.

@@ -34,8 +34,8 @@ int count_outliers(std::span<const double> values);
 /// Median, 16th and 84th percentile of seconds. All 0 without a sample.
 TimeStat summarise(std::span<const double> seconds);
 
-/// Of work that follows other work, the noise of both taken as independent: percentiles do not add, the squares
-/// of their distances from the median do.
+/// The time of work that follows other work, the noise of both taken as independent: percentiles do not add,
+/// the squares of their distances from the median do.
 TimeStat together(const TimeStat& first, const TimeStat& second);
 
 /// Half the distance of `low` and `high` as a share of the median: one standard deviation if the noise were

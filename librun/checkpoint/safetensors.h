@@ -53,7 +53,7 @@ class SafetensorsFile {
 
   /// Part by part, in the order of the bytes.
   const std::vector<Entry>& tensors() const { return tensors_; }
-  /// Of all parts.
+  /// The metadata of all parts.
   const Metadata& metadata() const { return metadata_; }
   /// Null when there is none of that name.
   const Entry* find(std::string_view name) const;

@@ -91,7 +91,7 @@ class Driver final : public DriveLoop {
   /// Whether what follows the step is not known before the evaluation there.
   bool acts_at(Step step) const { return job_.options.acts_on_evaluations() && evaluates_at(step); }
   void command_evaluation(Step step);
-  /// Of the last step that is done; nothing when the run is interrupted.
+  /// The evaluation after the last step that is done; nothing when the run is interrupted.
   std::optional<EvaluationReport> await_evaluation();
   /// Once a run: that its loss is missing or not finite.
   void warn_of_evaluation(const EvaluationReport& report);

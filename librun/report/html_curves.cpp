@@ -52,7 +52,7 @@ Curve curve_of(std::string name, int color, const auto& results, auto step, auto
   return curve;
 }
 
-/// Of the evaluations by steps where there are, else of the epochs; `value`: of either.
+/// A curve of the evaluations by steps where there are any, else of the epochs; `value` reads either.
 Curve of_tests(std::string name, int color, const RunReport& report, auto&& value) {
   if (report.evaluations.empty())
     return curve_of(std::move(name), color, report.epochs, &EpochReport::last_step, value);

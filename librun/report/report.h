@@ -44,7 +44,7 @@ struct EvaluationReport {
   bool operator==(const EvaluationReport&) const = default;
 };
 
-/// Of a training that acts on its evaluations.
+/// The best evaluation of a training that acts on them.
 struct BestReport {
   std::int64_t step = 0;
   double test_loss = 0;

@@ -362,7 +362,7 @@ void set_recorded(Setup& setup, const plan::Plan& plan) {
   }
 }
 
-// Of 8 significant bits half of the last one is 1/512 to 1/256 of the number.
+// With 8 significant bits, half of the last one is 1/512 to 1/256 of the number.
 constexpr auto kNoMaster =
     "the weights are bfloat16 without a float32 master: an update below 1/512 of its weight is lost in "
     "rounding; plan with --precision mixed, or profile in float32 with --autocast bfloat16";

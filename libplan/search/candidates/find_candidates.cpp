@@ -14,7 +14,7 @@
 namespace pp::plan {
 namespace {
 
-/// Of one case, each made when it is first asked for: they are as long as the layers and the devices.
+/// The costs of one case, each made when it is first used: they are as long as the layers and the devices.
 class Costs {
  public:
   Costs(const SearchCase& what, const SearchSpace& space) : what_(what), space_(space) {}

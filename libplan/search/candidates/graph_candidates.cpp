@@ -20,7 +20,7 @@ std::vector<Point> points(const SearchCase& what, const Lattice& lattice, const 
 /// Of all, as the bound's chain has one of them.
 double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
 
-/// Of 1, 2, .. replicas, as far as somebody has come.
+/// An entry for 1, 2, .. replicas, as far as a search has come.
 class LeastForms {
  public:
   explicit LeastForms(const Cluster& cluster) : cluster_(cluster) {}

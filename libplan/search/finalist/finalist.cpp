@@ -19,7 +19,7 @@ namespace {
 auto rank(const Finalist& finalist) {
   return std::tuple(finalist.ranked_step(), finalist.workers(), finalist.partition.size());
 }
-/// Of those that rank() does not tell apart, which are few: it copies.
+/// Decides between those that rank() does not tell apart, which are few: it copies.
 auto rank_of_equals(const Finalist& finalist) {
   return std::tuple(recomputed_layers(finalist.again, finalist.assignment), finalist.peak(),
                     finalist.schedule->name, stages_text(finalist.partition), replicas_text(finalist.partition),

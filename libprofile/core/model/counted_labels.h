@@ -28,7 +28,7 @@ struct Answers {
   std::vector<Layer> nodes = {};
   ResolvedLayer made = {};
 };
-/// Of the loss cross_entropy, and of a graph with one of LibTorch's cross_entropy_loss or nll_loss on class
+/// For the loss cross_entropy, and for a graph with one of LibTorch's cross_entropy_loss or nll_loss on class
 /// numbers.
 std::optional<Answers> answers_of(const ResolvedModel& model);
 

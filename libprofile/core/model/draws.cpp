@@ -15,7 +15,7 @@ bool any_draws(const std::vector<Layer>& nodes) {
   return std::ranges::any_of(nodes, [](const Layer& node) { return draws_numbers(node); });
 }
 
-/// Of an operation that only its dropout keeps from attending by one kernel; else 0.
+/// The dropout of an operation that nothing else keeps from attending by one kernel; else 0.
 double dropout_in_the_way(const Layer& layer, std::span<const TensorType> inputs) {
   const OpRow* row = find_op(layer.op);
   if (row == nullptr || !row->work.attention) return 0;

@@ -153,8 +153,8 @@ ModelGraph model_from_json(const Json& json, std::string_view pointer = {});
 /// than documents without them (ignore_index).
 Json to_json(const ModelGraph& graph);
 ModelGraph parse_model(std::string_view text);
-/// Of the complete document in compact form: leaving out a default does not change it, nor do `verified` and
-/// `weights`, so that a plan made without weights holds once they are there.
+/// The hash of the complete document in compact form: leaving out a default does not change it, nor do
+/// `verified` and `weights`, so that a plan made without weights holds once they are there.
 std::string model_hash(const ModelGraph& graph);
 
 }  // namespace pp
