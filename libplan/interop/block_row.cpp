@@ -168,14 +168,11 @@ std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const s
 void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost) {
   std::vector<std::string> others;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    if (l >= row.begins[0] && l < row.end) continue;
-    const std::string& op = model.graph.layers[l].op;
-    const bool head = l + 1 == model.layers.size() && op == "linear";
-    const bool usual = op.ends_with("embedding") || op.ends_with("_norm");
-    if (!model.layers[l].parameters.empty() && !head && !usual) others.push_back(model.graph.layers[l].name);
+    const bool outside = l < row.begins[0] || l >= row.end, head = l + 1 == model.layers.size();
+    if (outside && !head && is_product(model.graph.layers[l])) others.push_back(model.graph.layers[l].name);
   }
   if (others.empty()) return;
-  lost.add(counted(std::ssize(others), "layer") + " beside its embedding, blocks, norm and head, " +
+  lost.add(counted(std::ssize(others), "product") + " beside those of its blocks and its head, " +
            others.front() + (others.size() > 1 ? " to " + others.back() : "") +
            ": the plan counts them, and it has none");
 }

@@ -26,8 +26,7 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer);
 /// before and behind the row is not in the first and last stage.
 std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const std::string& trainer);
 
-/// Adds the layers with weights outside the row that are neither embedding, norm nor head: those of a vision
-/// tower, say.
+/// Adds the products of matrices outside the row, but for the head: those of a vision tower, say.
 void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost);
 
 /// Sizes of a language model, as far as the layers say them; 0: they do not.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <span>
 
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/measure/batch.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/ops.h"
@@ -50,6 +51,7 @@ BatchSource::BatchSource(const ResolvedModel& model, const model::Segment& segme
       output_gradients_(sizes_.size()),
       boundaries_(sizes_.size()),
       draw_(seed) {
+  const ChargeMemory nobody{MemoryAccount()};
   for (const TensorSource& source : segment_.inputs())
     data_.push_back(is_sent(source) ? at::Tensor() : drawn({source}, samples_).front());
 }
@@ -111,6 +113,7 @@ void BatchSource::match_gradients(model::TensorSpan outputs) {
 }
 
 void BatchSource::vary_boundaries(std::size_t size) {
+  const ChargeMemory nobody{MemoryAccount()};
   const auto arranged = [&](const at::Tensor& tensor) {
     return tensor.to(device_).contiguous(model::memory_format(segment_.format(), tensor.dim()));
   };
@@ -163,9 +166,6 @@ std::vector<model::Tensors> BatchSource::gradients(std::size_t size) {
 
 Bytes BatchSource::idle_bytes(std::size_t size) const {
   Bytes sum;
-  for (const at::Tensor& tensor : data_) {
-    if (tensor.defined() && device_.is_cpu()) sum += Bytes(held_bytes(tensor));
-  }
   for (std::size_t other = 0; other < batches_.size(); ++other) {
     for (std::size_t i = 0; i < batches_[other].size(); ++i) {
       if (other != size || data_[i].defined()) sum += Bytes(held_bytes(batches_[other][i]));

@@ -45,8 +45,7 @@ class BatchSource {
   std::vector<model::Tensors> gradients(std::size_t size);
 
   std::int64_t samples(std::size_t size) const { return sizes_[size]; }
-  /// What stays charged to the device, but is not read by a pass of size `size` on samples of its own: batches,
-  /// and on a CPU the data set, for which no worker pays.
+  /// Of batches that stay charged, but are not read by a pass of size `size` on samples of its own.
   Bytes idle_bytes(std::size_t size) const;
 
  private:

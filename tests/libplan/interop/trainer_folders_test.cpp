@@ -396,9 +396,9 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
   };
   const std::string inputs = "its data are tokens: nothing gives pixels to the model";
   const std::string tower =
-      "2 layers beside its embedding, blocks, norm and head, vision.patch to vision.out: the plan counts them, "
-      "and "
-      "it has none";
+      "2 products beside those of its blocks and its head, vision.patch to vision.out: the plan counts them, "
+      "and it "
+      "has none";
   const std::string frozen =
       "frozen weights, such as those of embed: it trains all, which takes longer than planned";
   const std::string float64 = "it trains in float32 or bfloat16, not in float64";
