@@ -159,7 +159,19 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  return with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  const Cluster machine = with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
+}
+
+void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster) {
+  for (const Device& device : cluster.devices) {
+    if (!request.memory_limit || device.memory == Bytes(0) || *request.memory_limit <= device.memory) continue;
+    throw Error(ErrorKind::usage,
+                "--memory-limit " + to_text(*request.memory_limit) + " is more than device " +
+                    std::to_string(index(device.id)) + " has, " + to_text(device.memory) +
+                    "; give less, or say what the devices have with --memory or in the cluster's "
+                    "file");
+  }
 }
 
 Cluster load_machine(const ClusterOptions& options, const Profile& profile) {

@@ -39,6 +39,9 @@ void say_of_cards(const ClusterOptions& options);
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);
 /// The same in the profile's tensor groups (with_tensor_groups()).
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
+
+/// Throws pp::Error (usage) for a limit above what a device has, which no plan could fill.
+void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster);
 /// The machine in CPU devices of as many cores as the profiled one has: neighbours are joined
 /// (with_wider_devices()). Devices that leave their cores open have `open_cores`. Another machine than of CPU
 /// devices stays as it is. Throws pp::Error (usage) when its devices cannot be joined to such.

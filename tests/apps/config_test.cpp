@@ -84,6 +84,15 @@ TEST_SUITE("apps/config") {
         folder.run("pp-profile", {"estimate", "config.json", "--device-spec", h100, "--dtype", "bfloat"});
     CHECK(half.err.find("--dtype: unknown name \"bfloat\"; did you mean bfloat16? ") != std::string::npos);
     CHECK(first_line({"--device-spec", "H100"}) == first_line({"--device-spec", "h100"}));
+    CHECK(first_line({"--device-spec", h100, "--context", "32"}).ends_with(", samples of 32 tokens"));
+    const Outcome twice = folder.run("pp-profile", {"estimate", "config.json:layers=1,sequence=8",
+                                                    "--device-spec", h100, "--context", "32"});
+    CHECK(twice.err.find("--context 32: config.json:layers=1,sequence=8 says its sequence already") !=
+          std::string::npos);
+    const Outcome trainer =
+        folder.run("pp-profile", {"estimate", "config.json", "--device-spec", h100, "--trainer", "megatro"});
+    CHECK(trainer.err.find("--trainer: unknown name \"megatro\"; did you mean megatron? ") !=
+          std::string::npos);
   }
 
   TEST_CASE("it is estimated, planned and trained; shards go out and in; bytes are shown as text") {

@@ -127,12 +127,18 @@ TEST_SUITE("apps/device") {
       runs += '"' + kModel + "\",2," + std::to_string(micro_batches) + ",2,2,1," +
               std::to_string(folder.planned(micro_batches)) + '\n';
     pp::write_file(folder.path() / "runs.csv", runs);
-    const Json fit = pp::parse_json(
-        folder.output("pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100, "--parameters",
-                                     "launch_s", "-o", "device.json", "--json"}));
+    const Json fit = pp::parse_json(folder.output(
+        "pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100, "--parameters", "pp-run.launch_s",
+                       "-o", "device.json", "--trainer-output", "trainer.json", "--json"}));
     CHECK(fit["before"]["runs"] == 3);
     CHECK(fit["before"]["mean"].get<double>() < 0.02);
-    CHECK(fit["fitted"] == Json{"launch_s"});
+    CHECK(fit["fitted"][0]["parameter"] == "pp-run.launch_s");
+    CHECK(fit["fitted"][0]["sources"] == Json{"runs"});
+    CHECK(fit["sources"].size() == 1);
+    CHECK_FALSE(fit["sources"][0].contains("left_out"));
+    const Json trainer = pp::parse_json(pp::read_file(folder.path() / "trainer.json"));
+    CHECK(trainer["launch_s"] == fit["trainers"][0]["launch_s"]);
+    folder.estimated({"--trainer", "trainer.json"});
     const std::string source = pp::parse_json(pp::read_file(folder.path() / "device.json"))["source"];
     CHECK(source.find("fitted by pp-profile fit to 3 measured steps") != std::string::npos);
   }
@@ -175,8 +181,11 @@ TEST_SUITE("apps/device") {
               std::to_string(6e8 + 1.25 * counted) + '\n';
     }
     pp::write_file(folder.path() / "runs.csv", runs);
-    const Arguments fit{"fit",          "--runs",   "runs.csv", "--device-spec", kA100,
-                        "--parameters", "launch_s", "-o",       "device.json",   "--json"};
+    Json start = pp::parse_json(pp::read_file(kA100));
+    start.erase("context_bytes");
+    pp::write_file(folder.path() / "start.json", pp::dump_json(start));
+    const Arguments fit{"fit",          "--runs",          "runs.csv", "--device-spec", "start.json",
+                        "--parameters", "pp-run.launch_s", "-o",       "device.json",   "--json"};
     const Json json = pp::parse_json(folder.output("pp-profile", fit));
     CHECK(json["memory"]["before"]["signed_mean"].get<double>() < -0.2);
     CHECK(json["memory"]["all"]["mean"].get<double>() < 1e-4);
@@ -186,12 +195,13 @@ TEST_SUITE("apps/device") {
     CHECK(device["memory_rounding"].get<double>() == doctest::Approx(1.25).epsilon(1e-3));
     CHECK(device["source"].get<std::string>().find("; memory to 4 measured peaks, off by ") !=
           std::string::npos);
-    // What tensors can fill: (80 GiB - 600 MB) / 1.25.
+    // What tensors can fill: 80 GiB / 1.25, less 600 MB, which plans subtract with the trainer's processes.
     folder.output("pp-profile", {"estimate", kModel, "--device-spec", "device.json", "--dtype", "bfloat16",
                                  "--micro-batch-sizes", "1", "-o", "p.json"});
     const Json profile = pp::parse_json(pp::read_file(folder.path() / "p.json"));
     CHECK(profile["device"]["memory_bytes"].get<double>() ==
-          doctest::Approx((85899345920.0 - 6e8) / 1.25).epsilon(1e-3));
+          doctest::Approx(85899345920.0 / 1.25).epsilon(1e-3));
+    CHECK(profile["trainer"]["process_bytes"].get<double>() == doctest::Approx(6e8).epsilon(1e-3));
   }
 
   TEST_CASE("runs without peaks leave the memory's figures as they are, and that is said") {
@@ -199,10 +209,11 @@ TEST_SUITE("apps/device") {
     std::string runs = "model,micro_batch,micro_batches,step_s\n";
     for (const char* line : {"1,2,0.1", "2,2,0.1"}) runs += '"' + kModel + "\"," + line + '\n';
     pp::write_file(folder.path() / "runs.csv", runs);
-    const std::string text = folder.output("pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100,
-                                                          "--parameters", "launch_s", "-o", "device.json"});
+    const std::string text =
+        folder.output("pp-profile", {"fit", "--runs", "runs.csv", "--device-spec", kA100, "--parameters",
+                                     "pp-run.launch_s", "-o", "device.json"});
     CHECK(text.ends_with("context_bytes, memory_rounding: left as they are, no run says its peak\n"));
-    CHECK_FALSE(pp::parse_json(pp::read_file(folder.path() / "device.json")).contains("context_bytes"));
+    CHECK(pp::parse_json(pp::read_file(folder.path() / "device.json"))["context_bytes"] == 500000000);
   }
 
   TEST_CASE("a sweep of several tensor degrees has the fastest of each combination, marked as estimated") {
@@ -264,7 +275,7 @@ TEST_SUITE("apps/device") {
                                      "--parameters", "kernel_overhead_s", "-o", "device.json", "--json"}));
     CHECK(fit["all"]["runs"] == 2);
     CHECK(fit["memory_left"] == "no run says its peak");  // on CPUs no allocator rounds
-    CHECK(fit["fitted"] == Json{"kernel_overhead_s"});
+    CHECK(fit["fitted"][0]["parameter"] == "kernel_overhead_s");
     CHECK(fit["before"]["mean"].get<double>() == doctest::Approx(0.5).epsilon(0.05));  // |1/2 - 1|
     CHECK(fit["all"]["mean"].get<double>() < 0.25);
     // As on a GPU whose allocator reserved 3 MB.
@@ -298,7 +309,7 @@ TEST_SUITE("apps/device") {
     CHECK(refused({}).find("line 2: 3 stages do not divide the 4 blocks") != std::string::npos);
     pp::write_file(folder.path() / "runs.csv",
                    "model,micro_batch,micro_batches,step_s\n\"" + kModel + "\",1,1,0.1\n");
-    CHECK(refused({"--parameters", "launch_s"}).find("1 runs are too few for 1 parameters") !=
+    CHECK(refused({"--parameters", "pp-run.launch_s"}).find("1 runs are too few for 1 parameters") !=
           std::string::npos);
     pp::write_file(folder.path() / "runs.csv", "model,micro_batch,step_s\n");
     CHECK(refused({}).find("runs.csv: line 1: the header has no column micro_batches; add it") !=
