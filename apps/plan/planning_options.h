@@ -83,6 +83,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options);
 void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports);
 /// All of these, and what a single plan is asked for.
 void add_request_options(const cli::Command& command, RequestOptions& options);
-plan::PlanRequest to_request(const RequestOptions& options);
+/// `profile`: for --cuts even. Throws pp::Error (usage).
+plan::PlanRequest to_request(const RequestOptions& options, const Profile& profile);
 
 }  // namespace pp::plan_tool

@@ -60,7 +60,7 @@ profile::StepWork step_of_report(std::string_view text) {
 /// What the files say: every step, and the peaks of those that have one.
 struct Measured {
   profile::Figures start;
-  std::string trainer;  ///< of rows that name none
+  std::string trainer;  ///< whose rows name none
   std::vector<profile::StepWork> steps;
   std::vector<profile::PeakRun> peaks;
 
@@ -141,7 +141,7 @@ Json errors_json(const Fit& fit) {
           {"all", error_json(fit.all)}};
 }
 
-/// Of several sources, each in the fit and left out of it.
+/// Each of several sources in the fit and left out of it.
 std::string source_lines(const profile::DeviceFit& fit) {
   if (fit.sources.size() < 2) return "";
   std::string text;

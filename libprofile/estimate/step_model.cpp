@@ -33,7 +33,7 @@ struct Ways {
 
   int stage() const { return run.tensor_degree * run.replicas; }
   bool leaves_node(int devices) const { return run.card.bandwidth.value > 0 && devices > run.node; }
-  /// Of so many senders of a node at once.
+  /// What so many senders of a node take at once.
   double between(double bytes, int senders) const { return occupancy(bytes * senders / run.cards, run.card); }
 
   /// All members of the node's stage send.

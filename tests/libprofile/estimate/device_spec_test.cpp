@@ -100,7 +100,7 @@ TEST_SUITE("libprofile/estimate/device_spec") {
         const bool said = device.source.find(key) != std::string::npos || device.kind == DeviceKind::cpu;
         CHECK_MESSAGE((said || device.source.find(".json") != std::string::npos), key);
       }
-      // Wider than 4,096 nobody has measured more of a data sheet's peak. A CPU's peak is itself a fitted rate.
+      // No row wider than 4,096 shows more of a data sheet's peak. A CPU's peak is itself a fitted rate.
       constexpr double kWide = 2.0 * 4096 * 4096 * 4096;
       for (const TypeRates& rates : device.types) {
         CHECK(rates.attention_efficiency.has_value());

@@ -43,7 +43,7 @@ DeviceSpec device() {
   return device;
 }
 
-/// Of one trainer, `some`.
+/// One trainer, `some`.
 Figures figures(const DeviceSpec& device = fit_device_test::device()) {
   TrainerSpec trainer;
   trainer.name = "some";
@@ -58,7 +58,7 @@ StepWork step(int width, int layers, MeasuredRun run) {
   return step_work(pp::model::build_family(run.model), run);
 }
 
-/// Of several widths, which are the sources, sizes, stages, replicas and degrees, measured as `truth` says.
+/// Several widths, which are the sources, sizes, stages, replicas and degrees, measured as `truth` says.
 std::vector<StepWork> runs_of(const Figures& truth) {
   std::vector<StepWork> runs;
   for (const int width : {128, 512, 2048})
