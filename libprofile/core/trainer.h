@@ -11,7 +11,7 @@
 
 namespace pp {
 
-/// Attention holds no scores: where the model drops none of them, or in any case.
+/// Attention holds no scores: where the model drops no share of attention, or in any case.
 enum class AttentionKernel { by_model, one_kernel };
 template <>
 struct EnumNames<AttentionKernel> {
@@ -42,13 +42,13 @@ struct TrainerSpec {
   std::string source;  ///< where the figures come from
   AttentionKernel attention = AttentionKernel::by_model;
   GradientType gradients = GradientType::float32;
-  Seconds launch{};           ///< of the host, for each kernel of a forward; it works beside the device
+  Seconds launch{};           ///< the host's time for each kernel of a forward; device and host work at once
   Seconds backward_launch{};  ///< the same of a backward
-  Seconds update{};           ///< of each update of the weights, whatever their size
+  Seconds update{};           ///< each update of the weights takes it, whatever their size
   Traffic traffic;
   double hidden_gradients = 0;  ///< share of the last backward that hides the sum of gradients
   double hidden_tensor = 0;     ///< share of the exchanges within a tensor group that products hide
-  Bytes bucket;                 ///< of the gradients that are summed by one call; 0: all
+  Bytes bucket;                 ///< gradients that are summed by one call; 0: all
   double logit_bytes = 0;       ///< held for each logit beside the logit itself
   Bytes process;                ///< buffers and workspaces of a process beside the device's context
   bool operator==(const TrainerSpec&) const = default;

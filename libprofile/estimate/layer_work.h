@@ -24,8 +24,9 @@ struct LayerWork {
   std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
   Reductions forward_reductions, backward_reductions;
   double output = 0;  ///< bytes
-  double message =
-      0;  ///< of them what a member sends on: a part each, gathered there (Narayanan et al., 2021, sec. 4.1)
+  /// Bytes that a member sends on: a part each, gathered there (Narayanan et al., Efficient Large-Scale
+  /// Language Model Training, 2021, sec. 4.1).
+  double message = 0;
   double saved = 0;        ///< kept for backward, each tensor at the first layer that keeps it
   double saved_input = 0;  ///< the part that is the layer's own input
   /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights, what is made

@@ -15,11 +15,11 @@ namespace pp::profile {
 struct StepWork {
   MeasuredRun run;
   std::size_t trainer = 0;  ///< whose figures count, of those of Figures
-  std::string source = {};  ///< of the measurement; runs of one are left out together
+  std::string source = {};  ///< who measured it; runs of one are left out together
   std::vector<LayerWork> works;
   std::vector<int> stage_of;             ///< per layer; the loss belongs to the last stage
   std::vector<bool> in_block;            ///< per layer and the loss: what recomputation runs again
-  std::vector<double> stage_parameters;  ///< of a member
+  std::vector<double> stage_parameters;  ///< a member's
   double message = 0;                    ///< bytes of a cut
 };
 
