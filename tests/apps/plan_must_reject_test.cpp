@@ -145,8 +145,8 @@ TEST_SUITE("apps/plan_must_reject") {
     refused(
         Folder().request_with([](Json& json) { json["speed"] = 1; }),
         "profile.json: /speed: unknown key; use one of format, version, context, model, model_hash, device, "
-        "dtype, memory_format, autocast, mode, tensor_degree, micro_batch_sizes, layers, loss, whole_model, "
-        "optimizers, "
+        "dtype, memory_format, autocast, mode, tensor_degree, trainer, micro_batch_sizes, layers, loss, "
+        "whole_model, optimizers, "
         "kernels, operation_overhead, estimated");
     const Folder folder;
     pp::write_file(folder.path() / "profile.json", R"({ "format": "pp.profile", "version": 1, "version": 1 })");
