@@ -60,7 +60,7 @@ std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours) {
 
 void compare(const CompareOptions& options, cli::Shell& shell) {
   const Profile profile = cli::load(options.profile, parse_profile);
-  plan::PlanRequest request = to_request(options.request);
+  plan::PlanRequest request = to_request(options.request, profile);
   SearchClock clock("comparing", options.request.time_limit, shell);
   request.observer = clock.observer();
   const Cluster cluster = load_cluster(options.cluster, profile);

@@ -138,7 +138,8 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
 }
 
 plan::PlanRequest request_for(const PlanningCase& one, const MakeOptions& options) {
-  plan::PlanRequest request = to_request(options.request);
+  plan::PlanRequest request = to_request(options.request, one.profile);
+  check_memory_limit(request, one.cluster);
   if (options.trainer)
     request = trainer_request(*options.trainer, std::move(request), options.request, one.profile);
   return plan::narrowed(one.profile, one.cluster, request, parse_strategy(options.strategy));

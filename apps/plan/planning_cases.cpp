@@ -53,7 +53,8 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
 /// `several`: profiles of other numbers of cores may compete; of one the machine is in its devices already.
 Cluster machine_of(const Cluster& base, const Profile& profile, int cores, bool several) {
   const Cluster devices = several ? with_devices_of(base, profile.device, cores) : base;
-  return with_tensor_groups(devices, profile.tensor_degree);
+  const Bytes bucket = profile.trainer ? profile.trainer->bucket : Bytes(0);
+  return with_buckets(with_tensor_groups(devices, profile.tensor_degree), bucket);
 }
 
 /// The profile that the plan of the run was made from; of one profile that one, whatever the plan says.

@@ -8,9 +8,11 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/shipped.h"
+#include "libplan/request/blocks.h"
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan_tool {
 
@@ -160,7 +162,19 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  return with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  const Cluster machine = with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
+}
+
+void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster) {
+  for (const Device& device : cluster.devices) {
+    if (!request.memory_limit || device.memory == Bytes(0) || *request.memory_limit <= device.memory) continue;
+    throw Error(ErrorKind::usage,
+                "--memory-limit " + to_text(*request.memory_limit) + " is more than device " +
+                    std::to_string(index(device.id)) + " has, " + to_text(device.memory) +
+                    "; give less, or say what the devices have with --memory or in the cluster's "
+                    "file");
+  }
 }
 
 Cluster load_machine(const ClusterOptions& options, const Profile& profile) {
@@ -316,7 +330,11 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
-  add_cuts(command, options.cuts);
+  command
+      .add_option("--cuts", options.cuts,
+                  "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage")
+      .type_name("LIST")
+      .group("Search");
   command
       .add_option_function(
           "--cut-at", [&request](const std::string& text) { request.cut_at = parse_cut_at(text); },
@@ -401,7 +419,29 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
   command.add_option("--top", request.top, "alternatives to list").check(cli::whole_number(0)).group("Search");
 }
 
-plan::PlanRequest to_request(const RequestOptions& options) {
+namespace {
+
+/// Where stages of equally many numbered blocks begin; what is in front of the first block is part of the
+/// first stage, what is behind the last of the last.
+std::vector<int> even_cuts(const Profile& profile, const plan::PlanRequest& request) {
+  if (!request.stages) throw Error(ErrorKind::usage, "--cuts even: into how many stages? Add --stages");
+  const std::size_t stages = at(*request.stages * std::max(1, request.chunks_per_worker));
+  const std::vector<std::vector<int>> blocks = plan::numbered_blocks(plan::make_graph(profile));
+  if (blocks.empty() || blocks.size() % stages != 0) {
+    throw Error(ErrorKind::usage, "--cuts even: the model has " +
+                                      counted(static_cast<std::int64_t>(blocks.size()), "block") + ", which " +
+                                      std::to_string(stages) +
+                                      " stages do not divide; give another --stages, or --cuts by layer");
+  }
+  std::vector<int> cuts;
+  for (std::size_t stage = 1; stage < stages; ++stage)
+    cuts.push_back(blocks[stage * blocks.size() / stages].front());
+  return cuts;
+}
+
+}  // namespace
+
+plan::PlanRequest to_request(const RequestOptions& options, const Profile& profile) {
   plan::PlanRequest request = options.request;
   request.threads = options.threads > 0 ? options.threads : default_threads();
   if (options.micro_batches != "auto") {
@@ -412,7 +452,11 @@ plan::PlanRequest to_request(const RequestOptions& options) {
     }
     request.micro_batches = counts.front();
   }
-  if (!options.cuts.empty()) request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
+  if (options.cuts == "even") {
+    request.cuts = even_cuts(profile, request);
+  } else if (!options.cuts.empty()) {
+    request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
+  }
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   if (options.window != "auto") std::tie(request.window, request.windows) = parse_window(options.window);
   return request;

@@ -40,6 +40,9 @@ void say_of_cards(const ClusterOptions& options);
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);
 /// The same in the profile's tensor groups (with_tensor_groups()).
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
+
+/// Throws pp::Error (usage) for a limit above what a device has, which no plan could fill.
+void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster);
 /// The machine in CPU devices of as many cores as the profiled one has: neighbours are joined
 /// (with_wider_devices()). Devices that leave their cores open have `open_cores`. Another machine than of CPU
 /// devices stays as it is. Throws pp::Error (usage) when its devices cannot be joined to such.
@@ -83,6 +86,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options);
 void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports);
 /// All of these, and what a single plan is asked for.
 void add_request_options(const cli::Command& command, RequestOptions& options);
-plan::PlanRequest to_request(const RequestOptions& options);
+/// `profile`: for --cuts even. Throws pp::Error (usage).
+plan::PlanRequest to_request(const RequestOptions& options, const Profile& profile);
 
 }  // namespace pp::plan_tool

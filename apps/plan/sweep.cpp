@@ -77,7 +77,7 @@ std::vector<int> counts_of(const SweepOptions& options) {
 }
 
 plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std::vector<Cluster> clusters) {
-  plan::PlanRequest request = to_request(options.request);
+  plan::PlanRequest request = to_request(options.request, profile);
   request.threads = 1;  // each of the plans that are made at the same time
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {

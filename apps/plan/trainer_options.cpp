@@ -23,6 +23,10 @@ plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest reque
   if (given.precision && given.precision->count() == 0 && profile.dtype == DType::bfloat16)
     request.precision = plan::Precision::mixed;
   plan::check_model(trainer, profile);
+  if (profile.trainer && !plan::goes_with(trainer, profile.trainer->name)) {
+    cli::warn("--for " + std::string(name_of(trainer)) + ": the profile's times are of steps by " +
+              profile.trainer->name + "; estimate with --trainer " + std::string(name_of(trainer)));
+  }
   return plan::for_trainer(trainer, std::move(request), profile.dtype);
 }
 

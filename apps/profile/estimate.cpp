@@ -20,12 +20,14 @@ namespace {
 struct EstimateOptions {
   std::string model;
   std::string device;
+  std::string trainer;
   std::string output;
   std::string sizes = "1,2,4,8,16";
   std::optional<DType> dtype;
   int tensor = 1;
   bool whole_positions = false;
   bool checkpoint = false;
+  int context = 0;
   std::string tensor_link;
   std::string tensor_latency;
 };
@@ -57,6 +59,7 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
                                     .tensor_degree = options.tensor,
                                     .sequence_parallel = !options.whole_positions,
                                     .checkpoint = options.checkpoint,
+                                    .trainer = load_trainer(options.trainer, device.kind),
                                     .tensor_link = tensor_link_of(options, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
@@ -65,11 +68,22 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
   return settings;
 }
 
+/// `--context 8192` is `:sequence=8192`, which config.json files and families of language models take.
+std::string with_context_length(const EstimateOptions& options) {
+  if (options.context == 0) return options.model;
+  const std::size_t colon = options.model.rfind(':');
+  const bool has_arguments = colon != std::string::npos && options.model.find('=', colon) != std::string::npos;
+  if (has_arguments && options.model.find("sequence=", colon) != std::string::npos)
+    throw Error(ErrorKind::usage, "--context " + std::to_string(options.context) + ": " + options.model +
+                                      " says its sequence already; leave one of the two out");
+  return options.model + (has_arguments ? ',' : ':') + "sequence=" + std::to_string(options.context);
+}
+
 void estimate(const EstimateOptions& options, const cli::Shell& shell) {
   const profile::DeviceSpec device =
       cli::load(cli::shipped_document(options.device, "devices", "--device-spec"), profile::parse_device_spec);
   const profile::EstimateOptions settings = settings_of(options, device);
-  const ModelGraph model = load_model(options.model);
+  const ModelGraph model = load_model(with_context_length(options));
   cli::Output output(options.output);
   Profile profile = profile::estimate_profile(model, device, settings);
   profile.context["command"] = shell.command_line;
@@ -120,6 +134,11 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
                   "what is known of the device: h100, or a file with the keys that libprofile/estimate lists")
       .required()
       .type_name("FILE");
+  command
+      .add_option("--trainer", options->trainer,
+                  "whose steps are estimated: pp-run, megatron, nemo, torchtitan, fsdp, or a file")
+      .type_name("FILE")
+      .default_str("pp-run; on a CPU what the device's file says");
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
   command
       .add_option("--micro-batch-sizes", options->sizes,
@@ -137,6 +156,11 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       "--checkpoint", options->checkpoint,
       "every block of layers, such as block3, runs its forward again in its backward and keeps its "
       "inputs alone");
+  command
+      .add_option("--context", options->context,
+                  "tokens of a sample, as `:sequence=8192` behind a config.json or a language model")
+      .check(cli::whole_number(1))
+      .type_name("INT");
   add_tensor_options(command, *options);
   static constexpr std::array<std::string_view, 4> kExamples{
       "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "apps/cli/output.h"
+#include "apps/cli/shipped.h"
 #include "libprofile/core/error.h"
 #include "libprofile/model/bindable.h"
 #include "libprofile/model/families/families.h"
@@ -85,6 +86,12 @@ ModelGraph load_model(const std::string& model) {
   const std::optional<Document> document = document_of(model);
   if (!document) return model::build_family(model);
   return cli::load(document->path, [&](std::string_view text) { return parse(text, document->arguments); });
+}
+
+TrainerSpec load_trainer(const std::string& typed, DeviceKind device) {
+  if (typed.empty() && device == DeviceKind::cpu) return {};
+  const std::string trainer = typed.empty() ? "pp-run" : typed;
+  return cli::load(cli::shipped_document(trainer, "trainers", "--trainer"), parse_trainer);
 }
 
 }  // namespace pp::profile_tool

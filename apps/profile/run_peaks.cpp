@@ -51,7 +51,7 @@ plan::PlanRequest request_of(const profile::MeasuredRun& run, const ModelGraph& 
 }  // namespace
 
 std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const ModelGraph& model,
-                                        const profile::DeviceSpec& device) {
+                                        const profile::DeviceSpec& device, const TrainerSpec& trainer) {
   if (!run.peak) return std::nullopt;
   return with_context("line " + std::to_string(run.line), [&] {
     const Profile profile = profile::estimate_profile(model, device,
@@ -60,11 +60,12 @@ std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const M
                                                        .tensor_degree = run.tensor_degree,
                                                        .sequence_parallel = run.sequence_parallel,
                                                        .checkpoint = run.recompute,
+                                                       .trainer = trainer,
                                                        .tensor_link = Link{.bandwidth = kAnyBandwidth}});
     const Cluster cluster = flat_cluster(run.stages * run.replicas, device.kind, kAnyBandwidth, {}, {});
     const auto found = plan::make_plan(profile, cluster, request_of(run, model));
     if (const auto* none = std::get_if<plan::Infeasible>(&found)) throw Error(ErrorKind::usage, none->reason);
-    return std::optional(profile::PeakRun{fullest(std::get<plan::Plan>(found)), *run.peak});
+    return std::optional(profile::PeakRun{fullest(std::get<plan::Plan>(found)), *run.peak - trainer.process});
   });
 }
 

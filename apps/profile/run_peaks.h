@@ -14,7 +14,7 @@ namespace pp::profile_tool {
 /// stages of equally many blocks, of the model as it is estimated for `device`. Throws pp::Error (usage) with
 /// the line for a precision that there is none of or that does not go with the type.
 std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const ModelGraph& model,
-                                        const profile::DeviceSpec& device);
+                                        const profile::DeviceSpec& device, const TrainerSpec& trainer);
 
 /// Of a report of pp-run on CUDA devices, what their allocators reserved at most. Nothing on others, whose
 /// tensors are counted one by one: no allocator rounds those.

@@ -75,8 +75,10 @@ Link slowest_among(const Cluster& cluster, std::span<const int> devices) {
 
 /// `passes` messages one after the other, and `share` of all bytes over the link.
 AllReduceForm form_of(double passes, double share, const Link& link) {
-  const double per_byte = link.bandwidth.value == 0 ? 0 : share / link.bandwidth.value;
-  return {passes * link.latency.count(),
+  const double fixed = passes * link.latency.count();
+  double per_byte = link.bandwidth.value == 0 ? 0 : share / link.bandwidth.value;
+  if (link.bucket > Bytes(0)) per_byte += fixed / static_cast<double>(link.bucket.value);
+  return {fixed,
           per_byte,
           {AllReduceForm::Excess{static_cast<double>(link.cached.value), share * excess_per_byte(link)}}};
 }
@@ -120,6 +122,7 @@ Link link_of(const Level& level) {
 // A ring of n takes 2(n-1) latencies and moves 2(n-1)/n of the bytes.
 Link sum_link_of(const Level& level) {
   Link link = link_of(level);
+  link.bucket = level.bucket;
   if (!level.all_reduce || level.devices < 2) return link;
   const double steps = 2.0 * (level.devices - 1);
   link.latency = level.all_reduce->latency / steps;

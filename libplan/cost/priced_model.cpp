@@ -50,14 +50,15 @@ OptimizerName stand_in(OptimizerName optimizer) {
   return OptimizerName::adamw;
 }
 
-/// Of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients, reads and
-/// writes what is kept, and writes the weights; without a master it reads those too.
-OptimizerCost with_master(OptimizerCost cost, double size) {
+/// The cost of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients,
+/// reads and writes what is kept, and writes the weights; without a master it reads those too.
+OptimizerCost with_master(OptimizerCost cost, double size, bool half_gradients) {
   constexpr double kFloat = 4;
   const double values = cost.state_ratio;  // for each parameter, as state and weights are of one type
   const double plain = (3 + 2 * values) * size;
-  const double mixed = kFloat + 2 * kFloat * (1 + values) + size;
-  cost.gradient_ratio = kFloat / size;
+  const double gradient = half_gradients ? size : kFloat;
+  const double mixed = gradient + 2 * kFloat * (1 + values) + size;
+  cost.gradient_ratio = gradient / size;
   cost.state_ratio = kFloat * (1 + values) / size;
   cost.update_per_byte *= mixed / plain;
   return cost;
@@ -173,7 +174,10 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, st
     if (measured->new_version) cost.new_version = times_as_long(*measured->new_version);
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
-  return precision == Precision::mixed ? with_master(cost, static_cast<double>(size_of(profile.dtype))) : cost;
+  const bool half_gradients = profile.trainer && profile.trainer->gradients == GradientType::weights;
+  return precision == Precision::mixed
+             ? with_master(cost, static_cast<double>(size_of(profile.dtype)), half_gradients)
+             : cost;
 }
 
 }  // namespace pp::plan

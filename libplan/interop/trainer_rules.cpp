@@ -108,6 +108,10 @@ std::string_view caveat_of(Trainer trainer) {
          "the estimate";
 }
 
+bool goes_with(Trainer trainer, std::string_view estimated) {
+  return estimated == name_of(trainer) || (trainer == Trainer::megatron && estimated == "nemo");
+}
+
 std::span<const TrainerRule> rules_of(Trainer trainer) {
   if (trainer == Trainer::megatron) return kMegatron;
   return kTorchTitan;

@@ -28,6 +28,10 @@ namespace pp::plan {
 /// What no plan for this trainer knows, where that matters for choosing one; empty: nothing.
 std::string_view caveat_of(Trainer trainer);
 
+/// Whether a profile that is estimated for steps by `estimated` (pp.trainer) is one for this trainer: NeMo is
+/// Megatron.
+bool goes_with(Trainer trainer, std::string_view estimated);
+
 /// One limit: as if `option` had been given, and why.
 struct TrainerRule {
   std::string_view option;

@@ -112,7 +112,22 @@ int most_stages(const PlanGraph& graph) {
   return stages;
 }
 
+namespace {
+
+/// What the trainer of an estimated profile says where neither the request nor a measurement does.
+PlanRequest with_trainer(const Profile& profile, const Cluster& cluster, PlanRequest request) {
+  if (!profile.trainer) return request;
+  const bool measured = !cluster.levels.empty() && cluster.levels.back().all_reduce;
+  if (!request.all_reduce_overlap && !measured && profile.trainer->hidden_gradients > 0)
+    request.all_reduce_overlap = profile.trainer->hidden_gradients;
+  if (request.context_bytes == Bytes(0)) request.context_bytes = profile.trainer->process;
+  return request;
+}
+
+}  // namespace
+
 PlanRequest with_tied_weights(const Profile& profile, const Cluster& cluster, PlanRequest request) {
+  request = with_trainer(profile, cluster, std::move(request));
   if (request.tied != TiedWeights::automatic) return request;
   request.tied = TiedWeights::stage;
   const PlanGraph graph = planned_graph(profile, request);

@@ -75,6 +75,7 @@ struct Level {
   /// Of the innermost level of several: network cards of a group, by which its devices reach the other groups.
   /// Each serves equally many consecutive devices.
   int cards = 1;
+  Bytes bucket{0};  ///< as in Link: of the trainer, in no document
   bool operator==(const Level&) const = default;
 };
 

@@ -86,6 +86,12 @@ Cluster without_single_groups(Cluster cluster) {
   return cluster;
 }
 
+Cluster with_buckets(Cluster cluster, Bytes bucket) {
+  for (Level& level : cluster.levels)
+    if (!level.all_reduce) level.bucket = bucket;
+  return cluster;
+}
+
 Cluster with_tensor_groups(const Cluster& cluster, int degree) {
   if (degree == 1) return cluster;
   const int count = static_cast<int>(cluster.devices.size());

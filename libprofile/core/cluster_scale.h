@@ -14,6 +14,9 @@ Cluster with_nodes(const Cluster& cluster, int nodes);
 /// The same cluster without levels that join a single group of the level inside them.
 Cluster without_single_groups(Cluster cluster);
 
+/// Gradients are summed in buckets, where sums are not measured.
+Cluster with_buckets(Cluster cluster, Bytes bucket);
+
 /// Each device of the result is `degree` neighbours of one group of the innermost level, or as many
 /// groups as make `degree` devices, which compute every layer together. Memory is that of one member, the
 /// slowest speed counts. What a group sends to another, or adds up with it, goes from member to member side by

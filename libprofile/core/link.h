@@ -30,6 +30,7 @@ struct Link {
   Duplex duplex = Duplex::full;
   Bytes cached{0};
   BytesPerSecond beyond{0};  ///< 0: all bytes are alike
+  Bytes bucket{0};           ///< sums are of so many bytes at a time, each with its latencies; 0: of all
   bool operator==(const Link&) const = default;
 };
 

@@ -14,6 +14,7 @@
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/kernel_choice.h"
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/trainer.h"
 #include "libprofile/core/units.h"
 
 namespace pp {
@@ -197,9 +198,10 @@ struct Profile {
   /// Devices that share every layer by splitting its tensors (Shoeybi et al., Megatron-LM, 2019, sec. 3). Times
   /// are of the group, its communication included; bytes, parameters and FLOPs those of one member.
   int tensor_degree = 1;
-  std::vector<std::int64_t> micro_batch_sizes;  ///< ascending
-  std::vector<LayerProfile> layers;             ///< one per layer of the model, same order
-  std::optional<LayerProfile> loss;             ///< the virtual last layer, when the model has a loss
+  std::optional<TrainerSpec> trainer = std::nullopt;  ///< whose steps are estimated
+  std::vector<std::int64_t> micro_batch_sizes;        ///< ascending
+  std::vector<LayerProfile> layers;                   ///< one per layer of the model, same order
+  std::optional<LayerProfile> loss;                   ///< the virtual last layer, when the model has a loss
   std::vector<WholeModelPoint> whole_model;
   std::vector<OptimizerProfile> optimizers;
   std::optional<OperationOverhead> operation_overhead = std::nullopt;

@@ -340,6 +340,8 @@ Profile read_profile(ObjectReader& reader) {
   profile.mode = reader.enumerator<ProfileMode>("mode");
   if (reader.has("tensor_degree"))
     profile.tensor_degree = static_cast<int>(reader.integer("tensor_degree", {.min = 1, .max = kMaxInt}));
+  if (reader.has("trainer"))
+    profile.trainer = trainer_from_json(reader.raw("trainer"), append_pointer(reader.pointer(), "trainer"));
   profile.micro_batch_sizes = read_sizes(reader);
   const auto read = [&](ObjectReader& member) { return read_layer(member, profile.micro_batch_sizes); };
   reader.objects("layers", [&](ObjectReader& member) { profile.layers.push_back(read(member)); });
@@ -435,6 +437,7 @@ Json to_json(const Profile& profile) {
   add_autocast(json, profile.autocast);
   json["mode"] = name_of(profile.mode);
   if (profile.tensor_degree != 1) json["tensor_degree"] = profile.tensor_degree;
+  if (profile.trainer) json["trainer"] = to_json(*profile.trainer);
   json["micro_batch_sizes"] = profile.micro_batch_sizes;
   json["layers"] = list_json(profile.layers, layer_json);
   if (profile.loss) json["loss"] = layer_json(*profile.loss);

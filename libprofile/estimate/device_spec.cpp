@@ -37,13 +37,13 @@ double product_rate(const Work& work, const TypeRates& rates) {
 
 }  // namespace
 
-Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates) {
+Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates, const Traffic& traffic) {
   double compute = work.vector / rates.vector_flops_per_s;
   if (work.products > 0) {
     const double small = std::max(1, work.product_calls) * rates.half_flops;
     compute += (work.products + small) / product_rate(work, rates);
   }
-  const double bytes = work.bytes * traffic_of(work.kind, device.traffic);
+  const double bytes = work.bytes * traffic_of(work.kind, traffic);
   const double cached = std::min(bytes, static_cast<double>(device.cache.value) * std::max(1, work.kernels));
   double memory = (bytes - cached) / (device.memory_bandwidth.value * device.memory_efficiency);
   if (cached > 0) memory += cached / device.cache_bandwidth.value;

@@ -1,5 +1,5 @@
-// What is known of a device without having it (document pp.device): rates by type, memory, what a program's
-// launches cost its host, and how far an operation gets by its kind and size.
+// What is known of a device without having it (document pp.device): rates by type, memory, and how far an
+// operation gets by its kind and size. What software makes of it stands in core/trainer.h.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@
 #include "libprofile/core/link.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/tensor_type.h"
+#include "libprofile/core/trainer.h"
 #include "libprofile/core/units.h"
 
 namespace pp::profile {
@@ -28,15 +29,6 @@ struct TypeRates {
   bool operator==(const TypeRates&) const = default;
 };
 
-/// Bytes that kernels move per byte that the op table counts: below 1 where kernels are fused, above 1 where
-/// they work in a wider type or in more passes. Of products it is 1.
-struct Traffic {
-  double elements = 1;   ///< norms, activations, sums, dropout, tables
-  double attention = 1;  ///< the passes over scores that attention without one kernel makes
-  double loss = 1;
-  bool operator==(const Traffic&) const = default;
-};
-
 struct DeviceSpec {
   std::string name;
   std::string source;  ///< where the figures come from
@@ -50,10 +42,6 @@ struct DeviceSpec {
   BytesPerSecond cache_bandwidth;  ///< reached; not read without a cache
   double overlap = 1;              ///< of computing and moving, the share of the shorter that the longer hides
   Seconds kernel_overhead{};       ///< of each, whatever its size
-  Seconds launch{};                ///< of the host, for each kernel of a forward; it works beside the device
-  Seconds backward_launch{};       ///< the same of a backward
-  Seconds update{};                ///< of each update of the weights, whatever their size
-  Traffic traffic;
   std::optional<Link> tensor_link = std::nullopt;  ///< bandwidth and latency between members of a tensor group
   std::vector<TypeRates> types;                    ///< each type once
   bool operator==(const DeviceSpec&) const = default;
@@ -78,7 +66,8 @@ struct Work {
 /// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first bytes of every
 /// kernel at that of the cache, and what does not overlap; a product of w FLOPs reaches efficiency * w / (w +
 /// half_flops) of the peak, so n of them take (products + n * half_flops) / (efficiency * peak) together.
-Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates);
+Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates,
+                const Traffic& traffic = {});
 
 /// Throws pp::Error (data): key, value, limit.
 DeviceSpec device_spec_from_json(const Json& json);

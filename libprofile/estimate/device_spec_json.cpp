@@ -11,7 +11,6 @@ constexpr std::string_view kFormat = "pp.device";
 constexpr int kVersion = 1;
 constexpr NumberRange kShare{.min = 0.01, .max = 1};
 constexpr NumberRange kFlops{.min = 1e6, .max = 1e18};  // outside it is another unit
-constexpr NumberRange kTraffic{.min = 0.01, .max = 100};
 constexpr NumberRange kRounding{.min = 1, .max = 10};
 constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
@@ -29,18 +28,6 @@ TypeRates read_rates(ObjectReader& reader) {
   return rates;
 }
 
-Traffic read_traffic(ObjectReader& reader) {
-  Traffic traffic;
-  traffic.elements = reader.number("elements", kTraffic);
-  traffic.attention = reader.number("attention", kTraffic);
-  traffic.loss = reader.number("loss", kTraffic);
-  return traffic;
-}
-
-Seconds read_optional_time(ObjectReader& reader, std::string_view key, Seconds otherwise = {}) {
-  return reader.has(key) ? Seconds(reader.number(key, {.max = 1})) : otherwise;
-}
-
 DeviceSpec read_spec(ObjectReader& reader) {
   DeviceSpec device;
   device.name = reader.text("name");
@@ -56,11 +43,6 @@ DeviceSpec read_spec(ObjectReader& reader) {
   device.cache_bandwidth = BytesPerSecond(reader.number("cache_bandwidth_bytes_per_s", kBandwidth));
   device.overlap = reader.number("overlap", {.max = 1});
   device.kernel_overhead = Seconds(reader.number("kernel_overhead_s", {.max = 1}));
-  device.launch = read_optional_time(reader, "launch_s");
-  device.backward_launch = read_optional_time(reader, "backward_launch_s", device.launch);
-  device.update = read_optional_time(reader, "update_s");
-  if (reader.has("traffic"))
-    reader.object("traffic", [&](ObjectReader& member) { device.traffic = read_traffic(member); });
   if (reader.has("tensor_link")) {
     reader.object("tensor_link", [&](ObjectReader& member) {
       device.tensor_link = Link{.bandwidth = BytesPerSecond(member.number("bandwidth_bytes_per_s", kBandwidth)),
@@ -88,22 +70,6 @@ Json rates_json(const TypeRates& rates) {
   return json;
 }
 
-/// What was unknown when the document was made is written where it says something.
-void add_optional(Json& json, const DeviceSpec& device) {
-  if (device.launch > Seconds{}) json["launch_s"] = device.launch.count();
-  if (device.backward_launch != device.launch) json["backward_launch_s"] = device.backward_launch.count();
-  if (device.update > Seconds{}) json["update_s"] = device.update.count();
-  if (device.traffic != Traffic{}) {
-    json["traffic"] = {{"elements", device.traffic.elements},
-                       {"attention", device.traffic.attention},
-                       {"loss", device.traffic.loss}};
-  }
-  if (device.tensor_link) {
-    json["tensor_link"] = {{"bandwidth_bytes_per_s", device.tensor_link->bandwidth.value},
-                           {"latency_s", device.tensor_link->latency.count()}};
-  }
-}
-
 }  // namespace
 
 DeviceSpec device_spec_from_json(const Json& json) {
@@ -123,7 +89,10 @@ Json to_json(const DeviceSpec& device) {
                    {"cache_bandwidth_bytes_per_s", device.cache_bandwidth.value},
                    {"overlap", device.overlap},
                    {"kernel_overhead_s", device.kernel_overhead.count()}});
-  add_optional(json, device);
+  if (device.tensor_link) {
+    json["tensor_link"] = {{"bandwidth_bytes_per_s", device.tensor_link->bandwidth.value},
+                           {"latency_s", device.tensor_link->latency.count()}};
+  }
   json["types"] = Json::array();
   for (const TypeRates& rates : device.types) json["types"].push_back(rates_json(rates));
   return json;

@@ -27,9 +27,9 @@ constexpr Optimizer kOptimizers[] = {{"sgd", 1}, {"adam", 2}, {"adamw", 2}, {"rm
 TimeStat exactly(Seconds time) { return {time, time, time, 0}; }
 Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
 
-/// What tensors can fill of the device.
-Bytes tensor_memory(const DeviceSpec& device) {
-  const Bytes left = device.memory - device.context;
+/// What tensors can fill of the device. A trainer's plans count the context with their processes.
+Bytes tensor_memory(const DeviceSpec& device, bool trained) {
+  const Bytes left = trained ? device.memory : device.memory - device.context;
   if (device.memory_rounding == 1) return left;
   return Bytes(static_cast<std::int64_t>(static_cast<double>(left.value) / device.memory_rounding));
 }
@@ -41,7 +41,7 @@ class Estimate {
         device_(device),
         options_(options),
         splits_(split_operations(model_, options.tensor_degree)),
-        rates_{device, rates_of(device, options.dtype), link(), options.tensor_degree} {}
+        rates_{device, rates_of(device, options.dtype), options.trainer, link(), options.tensor_degree} {}
 
   Profile run() {
     Profile profile;
@@ -52,7 +52,11 @@ class Estimate {
       profile.context["sequence_parallel"] = options_.sequence_parallel ? "true" : "false";
     if (options_.checkpoint) profile.context["checkpoint"] = "blocks";
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
-    profile.device.memory = tensor_memory(device_);
+    profile.device.memory = tensor_memory(device_, !options_.trainer.name.empty());
+    if (!options_.trainer.name.empty()) {
+      profile.trainer = options_.trainer;
+      profile.trainer->process += device_.context;
+    }
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
     profile.device.peak_flops_per_s = rates_.rates.product_flops_per_s;
     profile.dtype = options_.dtype;
@@ -121,7 +125,9 @@ class Estimate {
                        .dtype = options_.dtype,
                        .micro_batch_size = size,
                        .tensor_degree = options_.tensor_degree,
-                       .sequence_parallel = options_.sequence_parallel});
+                       .sequence_parallel = options_.sequence_parallel,
+                       .attention = options_.trainer.attention,
+                       .logit_bytes = options_.trainer.logit_bytes});
   }
 
   void choose_sizes(Profile& profile) const {
@@ -151,11 +157,11 @@ class Estimate {
     for (std::size_t l = 0; l < profile.layers.size(); ++l)
       profile.layers[l].points.push_back(point(works[l], times[l], size));
     if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
-    if (options_.checkpoint) checkpoint(profile);
+    if (options_.checkpoint) checkpoint(profile, works);
   }
 
   /// Of the last point: a backward begins with the forward of its layers, and only inputs of blocks are kept.
-  void checkpoint(Profile& profile) const {
+  void checkpoint(Profile& profile, const std::vector<LayerWork>& works) const {
     const std::vector<Block> blocks = blocks_of(model_.graph);
     if (blocks.empty()) {
       throw Error(ErrorKind::usage, "the layers of " + model_.graph.name +
@@ -166,7 +172,7 @@ class Estimate {
       Bytes saved;
       for (int l = block.begin; l < block.end; ++l) saved += profile.layers[at(l)].points.back().saved;
       // The first layer that has a backward keeps them, and makes what the layers in front of it do as well.
-      Bytes inputs = inputs_of(block, profile);
+      Bytes inputs = inputs_of(block, works);
       Seconds forward{};
       for (int l = block.begin; l < block.end; ++l) {
         LayerPoint& point = profile.layers[at(l)].points.back();
@@ -182,14 +188,14 @@ class Estimate {
   }
 
   /// Bytes of what a block reads from layers outside.
-  Bytes inputs_of(const Block& block, const Profile& profile) const {
+  Bytes inputs_of(const Block& block, const std::vector<LayerWork>& works) const {
     std::set<int> read;
     for (int l = block.begin; l < block.end; ++l) {
       for (const TensorSource& source : model_.layers[at(l)].sources)
         if (source.kind == TensorSource::Kind::layer && source.index < block.begin) read.insert(source.index);
     }
     Bytes bytes;
-    for (const int layer : read) bytes += profile.layers[at(layer)].points.back().output;
+    for (const int layer : read) bytes += rounded(works[at(layer)].output);
     return bytes;
   }
 
@@ -200,7 +206,7 @@ class Estimate {
     point.backward = exactly(time.input_gradient + time.weight_gradient);
     point.input_gradient = exactly(time.input_gradient);
     point.weight_gradient = exactly(time.weight_gradient);
-    point.output = rounded(work.output);
+    point.output = rounded(work.message);
     point.saved = rounded(work.saved);
     point.saved_input = std::min(rounded(work.saved_input), point.saved);
     point.workspace = rounded(work.workspace);
@@ -216,11 +222,11 @@ class Estimate {
     const double touched = (4 + 2 * optimizer.state) * static_cast<double>(result.parameters.value);
     // Two points, as of a profile with parts, say what an update takes whatever its size.
     const auto time = [&](double bytes) {
-      return exactly(device_.update +
+      return exactly(options_.trainer.update +
                      time_of({.kind = WorkKind::product, .bytes = bytes, .kernels = 1}, device_, rates_.rates));
     };
     result.update = time(touched);
-    if (device_.update > Seconds{} && result.parameters.value > 1) {
+    if (options_.trainer.update > Seconds{} && result.parameters.value > 1) {
       const Bytes half(result.parameters.value / 2);
       const double per_byte = touched / static_cast<double>(result.parameters.value);
       result.parts = {{half, time(per_byte * static_cast<double>(half.value))},

@@ -23,6 +23,8 @@ struct EstimateOptions {
   /// Whether every block runs its forward again in its backward and keeps its inputs alone (activation
   /// checkpointing as trainers have it: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
   bool checkpoint = false;
+  /// Whose steps they are; without a name: of no trainer, with free launches.
+  TrainerSpec trainer = {};
   /// Between the members; by default the device's `tensor_link`.
   std::optional<Link> tensor_link = std::nullopt;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <unsupported/Eigen/NonLinearOptimization>
 #include <unsupported/Eigen/NumericalDiff>
 #include <utility>
@@ -21,62 +23,59 @@ constexpr double kFirstStep = 0.1;
 constexpr double kInside = 0.999;
 constexpr int kMostEvaluations = 4000;
 
-TypeRates& rates(DeviceSpec& device, DType dtype) {
-  return *std::ranges::find(device.types, dtype, &TypeRates::dtype);
+Seconds time_of(const StepWork& step, const Figures& figures) {
+  return step_time(step, figures.device, figures.trainers.at(step.trainer));
 }
 
-FitParameter of_type(std::string name, double least, double most, double TypeRates::*field) {
-  return {"types." + std::move(name), least, most,
-          [field](const DeviceSpec& device, DType dtype) { return rates_of(device, dtype).*field; },
-          [field](DeviceSpec& device, DType dtype, double value) { rates(device, dtype).*field = value; }};
-}
+using Place = std::function<double&(Figures&, DType)>;
 
-FitParameter of_device(std::string name, double least, double most, std::function<double&(DeviceSpec&)> field) {
+FitParameter figure(std::string name, double least, double most, Place place) {
   return {std::move(name), least, most,
-          [field](const DeviceSpec& device, DType) {
-            DeviceSpec copy = device;
-            return field(copy);
+          [place](const Figures& figures, DType dtype) {
+            Figures copy = figures;
+            return place(copy, dtype);
           },
-          [field](DeviceSpec& device, DType, double value) { field(device) = value; }};
+          [place](Figures& figures, DType dtype, double value) { place(figures, dtype) = value; }};
 }
 
-FitParameter of_time(std::string name, std::function<Seconds&(DeviceSpec&)> field) {
+FitParameter time(std::string name, std::function<Seconds&(Figures&)> place) {
   return {std::move(name), 1e-9, 1,
-          [field](const DeviceSpec& device, DType) {
-            DeviceSpec copy = device;
-            return field(copy).count();
+          [place](const Figures& figures, DType) {
+            Figures copy = figures;
+            return place(copy).count();
           },
-          [field](DeviceSpec& device, DType, double value) { field(device) = Seconds(value); }};
+          [place](Figures& figures, DType, double value) { place(figures) = Seconds(value); }};
 }
 
-Link& link(DeviceSpec& device) {
-  if (!device.tensor_link) device.tensor_link.emplace();
-  return *device.tensor_link;
+TypeRates& rates(Figures& figures, DType dtype) {
+  return *std::ranges::find(figures.device.types, dtype, &TypeRates::dtype);
 }
 
-std::vector<FitParameter> make_parameters() {
-  return {
-      of_type("efficiency", 0.01, 1, &TypeRates::efficiency),
-      of_type("half_flops", 1, 1e15, &TypeRates::half_flops),
-      {"types.attention_efficiency", 0.01, 1,
-       [](const DeviceSpec& device, DType dtype) {
-         return rates_of(device, dtype).attention_efficiency.value_or(0);
-       },
-       [](DeviceSpec& device, DType dtype, double value) {
-         rates(device, dtype).attention_efficiency = value;
-       }},
-      of_type("unaligned_efficiency", 0.01, 1, &TypeRates::unaligned_efficiency),
-      of_device("memory_efficiency", 0.01, 1, [](DeviceSpec& d) -> double& { return d.memory_efficiency; }),
-      of_time("kernel_overhead_s", [](DeviceSpec& d) -> Seconds& { return d.kernel_overhead; }),
-      of_time("launch_s", [](DeviceSpec& d) -> Seconds& { return d.launch; }),
-      of_time("backward_launch_s", [](DeviceSpec& d) -> Seconds& { return d.backward_launch; }),
-      of_time("update_s", [](DeviceSpec& d) -> Seconds& { return d.update; }),
-      of_device("traffic.elements", 0.01, 100, [](DeviceSpec& d) -> double& { return d.traffic.elements; }),
-      of_device("traffic.attention", 0.01, 100, [](DeviceSpec& d) -> double& { return d.traffic.attention; }),
-      of_device("traffic.loss", 0.01, 100, [](DeviceSpec& d) -> double& { return d.traffic.loss; }),
-      of_device("tensor_link.bandwidth_bytes_per_s", 1e6, 1e14,
-                [](DeviceSpec& d) -> double& { return link(d).bandwidth.value; }),
-      of_time("tensor_link.latency_s", [](DeviceSpec& d) -> Seconds& { return link(d).latency; })};
+Link& link(Figures& figures) {
+  if (!figures.device.tensor_link) figures.device.tensor_link.emplace();
+  return *figures.device.tensor_link;
+}
+
+/// A figure that may be missing, which is 0 then.
+double& attention_efficiency(Figures& figures, DType dtype) {
+  std::optional<double>& efficiency = rates(figures, dtype).attention_efficiency;
+  return efficiency ? *efficiency : efficiency.emplace(0);
+}
+
+void add_trainer(std::vector<FitParameter>& all, const std::string& name, std::size_t t) {
+  const auto spec = [t](Figures& figures) -> TrainerSpec& { return figures.trainers[t]; };
+  all.push_back(time(name + ".launch_s", [=](Figures& f) -> Seconds& { return spec(f).launch; }));
+  all.push_back(
+      time(name + ".backward_launch_s", [=](Figures& f) -> Seconds& { return spec(f).backward_launch; }));
+  all.push_back(time(name + ".update_s", [=](Figures& f) -> Seconds& { return spec(f).update; }));
+  const auto add = [&](const char* key, double most, auto place) {
+    all.push_back(figure(name + key, 0.01, most, [=](Figures& f, DType) -> double& { return place(spec(f)); }));
+  };
+  add(".traffic.elements", 100, [](TrainerSpec& s) -> double& { return s.traffic.elements; });
+  add(".traffic.attention", 100, [](TrainerSpec& s) -> double& { return s.traffic.attention; });
+  add(".traffic.loss", 100, [](TrainerSpec& s) -> double& { return s.traffic.loss; });
+  add(".hidden_gradients", 1, [](TrainerSpec& s) -> double& { return s.hidden_gradients; });
+  add(".hidden_tensor", 1, [](TrainerSpec& s) -> double& { return s.hidden_tensor; });
 }
 
 /// Of the logarithm between a parameter's limits.
@@ -101,26 +100,24 @@ class Problem {
   using JacobianType = Eigen::MatrixXd;
   enum { InputsAtCompileTime = Eigen::Dynamic, ValuesAtCompileTime = Eigen::Dynamic };
 
-  Problem(const DeviceSpec& start, std::vector<const FitParameter*> parameters,
-          std::vector<const StepWork*> runs)
-      : start_(start),
-        parameters_(std::move(parameters)),
-        runs_(std::move(runs)),
-        dtype_(runs_[0]->run.dtype) {}
+  Problem(const Figures& start, std::vector<const FitParameter*> parameters, std::vector<const StepWork*> runs)
+      : start_(start), parameters_(std::move(parameters)), runs_(std::move(runs)), dtype_(runs_[0]->run.dtype) {
+    for (const StepWork* run : runs_) ++of_source_[run->source];
+  }
 
   int inputs() const { return static_cast<int>(parameters_.size()); }
   int values() const { return static_cast<int>(runs_.size()); }
 
   /// At `angles`, within limits: a parameter's logarithm goes with the sine between its limits' (as in James
   /// and Roos, Minuit, 1975), so that a step beyond one comes back. Around the middle an angle is a logarithm.
-  DeviceSpec device(const InputType& angles) const {
-    DeviceSpec device = start_;
+  Figures figures(const InputType& angles) const {
+    Figures figures = start_;
     for (int i = 0; i < inputs(); ++i) {
       const FitParameter& parameter = *parameters_[at(i)];
       const auto [middle, half] = span_of(parameter);
-      parameter.set(device, dtype_, std::exp(middle + half * std::sin(angles[i] / half)));
+      parameter.set(figures, dtype_, std::exp(middle + half * std::sin(angles[i] / half)));
     }
-    return device;
+    return figures;
   }
 
   InputType start() const {
@@ -135,110 +132,168 @@ class Problem {
   }
 
   int operator()(const InputType& angles, ValueType& residuals) const {
-    const DeviceSpec device = this->device(angles);
+    const Figures figures = this->figures(angles);
     for (int i = 0; i < values(); ++i) {
       const StepWork& step = *runs_[at(i)];
-      const double off = std::log(step_time(step, device) / step.run.step) / kSoft;
-      residuals[i] = std::copysign(std::sqrt(2 * (std::sqrt(1 + off * off) - 1)), off);
+      const double off = std::log(time_of(step, figures) / step.run.step) / kSoft;
+      const double weight = 1.0 / static_cast<double>(of_source_.at(step.source));
+      residuals[i] = std::copysign(std::sqrt(2 * weight * (std::sqrt(1 + off * off) - 1)), off);
     }
     return 0;
   }
 
-  DeviceSpec solve() const {
+  Figures solve() const {
     Eigen::NumericalDiff<Problem> problem(*this, 1e-8);
     Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Problem>> solver(problem);
     solver.parameters.maxfev = kMostEvaluations;
     solver.parameters.factor = kFirstStep;
     Eigen::VectorXd angles = start();
     solver.minimize(angles);
-    DeviceSpec device = this->device(angles);
+    Figures figures = this->figures(angles);
     for (const FitParameter* parameter : parameters_)
-      parameter->set(device, dtype_,
-                     std::clamp(rounded(parameter->get(device, dtype_)), parameter->least, parameter->most));
-    return device;
+      parameter->set(figures, dtype_,
+                     std::clamp(rounded(parameter->get(figures, dtype_)), parameter->least, parameter->most));
+    return figures;
   }
 
  private:
-  const DeviceSpec& start_;
+  const Figures& start_;
   std::vector<const FitParameter*> parameters_;
   std::vector<const StepWork*> runs_;
   DType dtype_;
+  std::map<std::string, int> of_source_;  ///< runs
 };
 
-std::vector<const FitParameter*> chosen(const DeviceSpec& start, DType dtype, const FitOptions& options) {
-  std::vector<const FitParameter*> result;
+using Runs = std::vector<const StepWork*>;
+using Parameters = std::vector<const FitParameter*>;
+
+Parameters chosen(const std::vector<FitParameter>& all, const Figures& start, DType dtype,
+                  const FitOptions& options) {
+  Parameters result;
   std::string known;
-  for (const FitParameter& parameter : fit_parameters()) {
+  for (const FitParameter& parameter : all) {
     known.append(known.empty() ? "" : ", ").append(parameter.name);
     const bool named = std::ranges::find(options.parameters, parameter.name) != options.parameters.end();
     if (options.parameters.empty() ? parameter.get(start, dtype) > 0 : named) result.push_back(&parameter);
     if (named && !(parameter.get(start, dtype) > 0)) {
       throw Error(ErrorKind::usage, "parameter " + parameter.name +
-                                        " is 0 or missing in the device to start from; "
+                                        " is 0 or missing in the document to start from; "
                                         "give it a value there that is about right");
     }
   }
   for (const std::string& name : options.parameters) {
-    if (std::ranges::find(fit_parameters(), name, &FitParameter::name) == fit_parameters().end())
+    if (std::ranges::find(all, name, &FitParameter::name) == all.end())
       throw Error(ErrorKind::usage, "unknown parameter \"" + name + "\"; use some of " + known);
   }
   return result;
 }
 
-bool is_seen(const FitParameter& parameter, const DeviceSpec& start, std::span<const StepWork> runs) {
-  const DType dtype = runs.front().run.dtype;
+/// The sources whose predictions depend on the parameter.
+std::vector<std::string> sources_of(const FitParameter& parameter, const Figures& start, const Runs& runs) {
+  const DType dtype = runs.front()->run.dtype;
   const double value = parameter.get(start, dtype);
+  std::vector<std::string> sources;
   for (const double factor : {0.5, 2.0}) {
-    DeviceSpec changed = start;
+    Figures changed = start;
     parameter.set(changed, dtype, std::clamp(value * factor, parameter.least, parameter.most));
-    const auto moves = [&](const StepWork& step) {
-      return std::abs(step_time(step, changed) / step_time(step, start) - 1) > kVisible;
-    };
-    if (std::ranges::any_of(runs, moves)) return true;
+    for (const StepWork* run : runs) {
+      const bool moves = std::abs(time_of(*run, changed) / time_of(*run, start) - 1) > kVisible;
+      if (moves && std::ranges::find(sources, run->source) == sources.end()) sources.push_back(run->source);
+    }
   }
-  return false;
+  return sources;
 }
 
-std::vector<const StepWork*> pointers(std::span<const StepWork> runs) {
-  std::vector<const StepWork*> all;
-  for (const StepWork& run : runs) all.push_back(&run);
-  return all;
-}
-
-FitError error_of(const std::vector<const StepWork*>& runs, const DeviceSpec& device) {
+FitError error_of(const Runs& runs, const Figures& figures) {
   std::vector<double> ratios;
-  for (const StepWork* step : runs) ratios.push_back(step_time(*step, device) / step->run.step);
+  for (const StepWork* step : runs) ratios.push_back(time_of(*step, figures) / step->run.step);
   return fit_error(ratios);
+}
+
+/// The fit to all sources but one, on that one.
+FitError left_out(const Figures& start, const Parameters& parameters, const Runs& runs,
+                  const std::string& source) {
+  Runs others, own;
+  for (const StepWork* run : runs) (run->source == source ? own : others).push_back(run);
+  Parameters seen;
+  for (const FitParameter* parameter : parameters) {
+    if (!others.empty() && !sources_of(*parameter, start, others).empty()) seen.push_back(parameter);
+  }
+  if (seen.empty() || others.size() < 2 * seen.size()) return {};
+  return error_of(own, Problem(start, seen, others).solve());
+}
+
+void check_one_type(const Runs& runs) {
+  const DType dtype = runs.front()->run.dtype;
+  for (const StepWork* step : runs) {
+    if (step->run.dtype == dtype) continue;
+    throw Error(ErrorKind::usage, "line " + std::to_string(step->run.line) + " is of " +
+                                      std::string(name_of(step->run.dtype)) + ", the first of " +
+                                      std::string(name_of(dtype)) + "; fit one type after the other");
+  }
+}
+
+std::vector<SourceError> source_errors(const Figures& start, const Parameters& parameters, const Runs& runs,
+                                       const Figures& fitted) {
+  std::vector<SourceError> errors;
+  for (const StepWork* run : runs) {
+    if (std::ranges::find(errors, run->source, &SourceError::source) != errors.end()) continue;
+    Runs own;
+    std::ranges::copy_if(runs, std::back_inserter(own),
+                         [&](const StepWork* r) { return r->source == run->source; });
+    errors.push_back({run->source, error_of(own, fitted), left_out(start, parameters, runs, run->source)});
+  }
+  return errors;
 }
 
 }  // namespace
 
-const std::vector<FitParameter>& fit_parameters() {
-  static const std::vector<FitParameter> parameters = make_parameters();
-  return parameters;
+std::vector<FitParameter> fit_parameters(std::span<const TrainerSpec> trainers) {
+  const auto of_type = [](std::string name, double least, double most, double TypeRates::*field) {
+    return figure("types." + std::move(name), least, most,
+                  [field](Figures& f, DType dtype) -> double& { return rates(f, dtype).*field; });
+  };
+  std::vector<FitParameter> all{
+      of_type("efficiency", 0.01, 1, &TypeRates::efficiency),
+      of_type("half_flops", 1, 1e15, &TypeRates::half_flops),
+      figure("types.attention_efficiency", 0.01, 1, attention_efficiency),
+      of_type("unaligned_efficiency", 0.01, 1, &TypeRates::unaligned_efficiency),
+      figure("memory_efficiency", 0.01, 1,
+             [](Figures& f, DType) -> double& { return f.device.memory_efficiency; }),
+      time("kernel_overhead_s", [](Figures& f) -> Seconds& { return f.device.kernel_overhead; }),
+      figure("tensor_link.bandwidth_bytes_per_s", 1e6, 1e14,
+             [](Figures& f, DType) -> double& { return link(f).bandwidth.value; }),
+      time("tensor_link.latency_s", [](Figures& f) -> Seconds& { return link(f).latency; })};
+  for (std::size_t t = 0; t < trainers.size(); ++t)
+    if (!trainers[t].name.empty()) add_trainer(all, trainers[t].name, t);
+  return all;
 }
 
-FitError error_of(std::span<const StepWork> runs, const DeviceSpec& device) {
-  return error_of(pointers(runs), device);
+FitError error_of(std::span<const StepWork> runs, const Figures& figures) {
+  Runs all;
+  for (const StepWork& run : runs) all.push_back(&run);
+  return error_of(all, figures);
 }
 
-DeviceFit fit_device(const DeviceSpec& start, std::span<const StepWork> runs, const FitOptions& options) {
+DeviceFit fit_device(const Figures& start, std::span<const StepWork> runs, const FitOptions& options) {
   if (runs.empty())
     throw Error(ErrorKind::usage, "there are no runs to fit to; give at least two per parameter");
-  const DType dtype = runs.front().run.dtype;
-  for (const StepWork& step : runs) {
-    if (step.run.dtype == dtype) continue;
-    throw Error(ErrorKind::usage, "line " + std::to_string(step.run.line) + " is of " +
-                                      std::string(name_of(step.run.dtype)) + ", the first of " +
-                                      std::string(name_of(dtype)) + "; fit one type after the other");
-  }
-  rates_of(start, dtype);
+  Runs order;
+  for (const StepWork& run : runs) order.push_back(&run);
+  check_one_type(order);
+  const DType dtype = order.front()->run.dtype;
+  rates_of(start.device, dtype);
+  const std::vector<FitParameter> parameters = fit_parameters(start.trainers);
   DeviceFit fit;
-  std::vector<const FitParameter*> seen;
-  for (const FitParameter* parameter : chosen(start, dtype, options)) {
-    const bool is = is_seen(*parameter, start, runs);
-    (is ? fit.fitted : fit.unseen).push_back(parameter->name);
-    if (is) seen.push_back(parameter);
+  Parameters seen;
+  for (const FitParameter* parameter : chosen(parameters, start, dtype, options)) {
+    std::vector<std::string> sources = sources_of(*parameter, start, order);
+    if (sources.empty()) {
+      fit.unseen.push_back(parameter->name);
+    } else {
+      fit.fitted.push_back({parameter->name, std::move(sources)});
+      seen.push_back(parameter);
+    }
   }
   if (seen.empty()) throw Error(ErrorKind::usage, "no prediction depends on the parameters; name others");
   if (runs.size() < 2 * seen.size()) {
@@ -247,17 +302,17 @@ DeviceFit fit_device(const DeviceSpec& start, std::span<const StepWork> runs, co
                                       " parameters, two for each are needed; measure "
                                       "more, or name fewer with --parameters");
   }
-  const std::vector<const StepWork*> order = pointers(runs);
   const auto [one, other] = random_halves(order.size(), options.seed);
-  std::vector<const StepWork*> half, rest;
+  Runs half, rest;
   for (const std::size_t position : one) half.push_back(order[position]);
   for (const std::size_t position : other) rest.push_back(order[position]);
-  const DeviceSpec of_half = Problem(start, seen, half).solve();
+  const Figures of_half = Problem(start, seen, half).solve();
   fit.fitted_half = error_of(half, of_half);
   fit.other_half = error_of(rest, of_half);
   fit.before = error_of(order, start);
-  fit.device = Problem(start, seen, order).solve();
-  fit.all = error_of(order, fit.device);
+  fit.figures = Problem(start, seen, order).solve();
+  fit.all = error_of(order, fit.figures);
+  fit.sources = source_errors(start, seen, order, fit.figures);
   return fit;
 }
 

@@ -51,7 +51,10 @@ class Accountant {
         splits_(splits),
         kind_(options.kind),
         dtype_(options.dtype),
+        attention_(options.attention),
+        logit_bytes_(options.logit_bytes),
         size_(static_cast<double>(options.micro_batch_size)),
+        degree_(options.tensor_degree),
         residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1) {}
 
   std::vector<LayerWork> run() {
@@ -345,7 +348,12 @@ class Accountant {
     if (kind.inside == nullptr) return {};
     std::vector<TensorType> types;
     for (const Tensor& input : what.inputs) types.push_back(input.type);
-    OpInside inside = kind.inside(what.attributes, types);
+    Attributes attributes = what.attributes;
+    if (kind.attention && attention_ == AttentionKernel::one_kernel) {
+      for (const AttributeSpec& spec : what.row->attributes)
+        if (spec.probability) attributes.find(spec.name)->second = 0.0;
+    }
+    OpInside inside = kind.inside(attributes, types);
     const double rows = part * what.inputs.front().rows;
     for (double* field : {&inside.kept, &inside.kept_bytes, &inside.kept_on_cpu, &inside.moved, &inside.flops})
       *field *= rows;
@@ -365,10 +373,14 @@ class Accountant {
     if (kind.keeps == OpWork::Keeps::inputs) std::ranges::for_each(what.inputs, keep);
     if (kind.keeps == OpWork::Keeps::output || inside.keeps_output) std::ranges::for_each(outputs, keep);
     work.saved += element_inside(what) * inside.kept + inside.kept_bytes;
+    if (what.split.part == MemberPart::classes || is_loss(what))
+      work.saved += logit_bytes_ / static_cast<double>(size_of(dtype_)) * bytes(what.inputs.front());
   }
 
   void finish(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs, LayerWork& work) {
     work.output = bytes(outputs);
+    for (const Tensor& output : outputs)
+      work.message += std::min(output.share, 1 / degree_) * whole_bytes(output);
     // A gradient of weights that no product adds is made, then added to the mini-batch's.
     work.workspace += gradients(inputs) + gradients(outputs) + std::exchange(largest_gradient_, 0);
   }
@@ -378,7 +390,10 @@ class Accountant {
   std::size_t operation_ = 0;  ///< the next of `splits_`
   DeviceKind kind_;
   DType dtype_;
+  AttentionKernel attention_;
+  double logit_bytes_;
   double size_;
+  double degree_;                ///< members
   double residual_;              ///< share of a member of what lies between blocks
   double largest_gradient_ = 0;  ///< bytes, of the weights of one operation of the layer
   std::set<Maker> reduced_;      ///< whose gradients are added up

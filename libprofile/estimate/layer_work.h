@@ -23,7 +23,10 @@ struct Reductions {
 struct LayerWork {
   std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
   Reductions forward_reductions, backward_reductions;
-  double output = 0;       ///< bytes
+  double output = 0;  ///< bytes
+  /// Bytes that a member sends on: a part each, gathered there (Narayanan et al., Efficient Large-Scale
+  /// Language Model Training, 2021, sec. 4.1).
+  double message = 0;
   double saved = 0;        ///< kept for backward, each tensor at the first layer that keeps it
   double saved_input = 0;  ///< the part that is the layer's own input
   /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights but where products
@@ -39,6 +42,8 @@ struct WorkOptions {
   int tensor_degree = 1;
   /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
   bool sequence_parallel = true;
+  AttentionKernel attention = AttentionKernel::by_model;
+  double logit_bytes = 0;  ///< as TrainerSpec has them
 };
 
 /// Of all layers, then of the loss, where the model has one. `splits` are those of the degree. Throws pp::Error

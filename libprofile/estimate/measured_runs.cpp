@@ -11,9 +11,16 @@
 namespace pp::profile {
 namespace {
 
-constexpr std::array<std::string_view, 13> kColumns{
-    "precision", "sharded",           "model",     "micro_batch", "micro_batches", "stages",    "replicas",
-    "tensor",    "sequence_parallel", "recompute", "dtype",       "step_s",        "peak_bytes"};
+constexpr std::array<std::string_view, 20> kColumns{"model",          "micro_batch",
+                                                    "micro_batches",  "stages",
+                                                    "replicas",       "tensor",
+                                                    "chunks",         "sequence_parallel",
+                                                    "recompute",      "dtype",
+                                                    "precision",      "sharded",
+                                                    "trainer",        "node",
+                                                    "cards",          "card_bytes_per_s",
+                                                    "card_latency_s", "link_bytes_per_s",
+                                                    "step_s",         "peak_bytes"};
 constexpr double kMostSeconds = 1e6, kMostBytes = 1e18;
 constexpr std::array<std::string_view, 4> kRequired{"model", "micro_batch", "micro_batches", "step_s"};
 
@@ -91,6 +98,15 @@ MeasuredRun run_of(const Row& row, int line) {
   run.stages = row.count("stages");
   run.replicas = row.count("replicas");
   run.tensor_degree = row.count("tensor");
+  run.chunks = row.count("chunks");
+  run.node = row.count("node", run.node);
+  run.cards = row.count("cards");
+  if (!row.text("card_bytes_per_s").empty())
+    run.card.bandwidth = BytesPerSecond(row.number("card_bytes_per_s", kMostBytes));
+  if (!row.text("card_latency_s").empty()) run.card.latency = Seconds(row.number("card_latency_s", 1));
+  if (!row.text("link_bytes_per_s").empty())
+    run.link = BytesPerSecond(row.number("link_bytes_per_s", kMostBytes));
+  run.trainer = row.text("trainer");
   run.sequence_parallel = row.flag("sequence_parallel", true);
   run.recompute = row.flag("recompute", false);
   run.dtype = parse_enum<DType>(row.text("dtype", "bfloat16"), "line " + std::to_string(line) + ": dtype",
@@ -106,11 +122,11 @@ MeasuredRun run_of(const Row& row, int line) {
 
 void check_header(const std::vector<std::string>& header, int line) {
   for (const std::string& column : header) {
-    if (std::ranges::find(kColumns, column) == kColumns.end())
-      refuse_line(line,
-                  "unknown column \"" + column +
-                      "\"; use model, micro_batch, micro_batches, stages, replicas, "
-                      "tensor, sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
+    if (std::ranges::find(kColumns, column) == kColumns.end()) {
+      std::string known;
+      for (const std::string_view name : kColumns) known.append(known.empty() ? "" : ", ").append(name);
+      refuse_line(line, "unknown column \"" + column + "\"; use " + known);
+    }
     if (std::ranges::count(header, column) > 1)
       refuse_line(line, "column " + column + " is there twice; keep one");
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libprofile/core/link.h"
 #include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
 
@@ -19,10 +20,16 @@ struct MeasuredRun {
   int stages = 1;
   int replicas = 1;
   int tensor_degree = 1;
+  int chunks = 1;  ///< stages of a device, interleaved
+  /// Nodes of so many devices, each with `cards` network cards; without a card all devices are of one node.
+  int node = 8, cards = 1;
+  Link card = {};
+  BytesPerSecond link{0};  ///< within a node; 0: that of the device's tensor_link
   bool sequence_parallel = true;
   bool recompute = false;           ///< every block runs its forward again in its backward
   std::string precision = "plain";  ///< of weights, gradients and state, as --precision of pp-plan
   bool sharded = false;             ///< replicas share the optimizer's state
+  std::string trainer = {};         ///< as --trainer takes it; empty: the usual one
   DType dtype = DType::bfloat16;
   Seconds step{};
   std::optional<Bytes> peak = std::nullopt;  ///< of the fullest device
@@ -30,10 +37,11 @@ struct MeasuredRun {
   bool operator==(const MeasuredRun&) const = default;
 };
 
-/// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor,
-/// sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes in any order; all but model,
-/// micro_batch, micro_batches and step_s may be missing. Empty lines and lines that begin with # are skipped.
-/// Throws pp::Error (data): line, column, value and what is allowed.
+/// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor, chunks,
+/// sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, card_bytes_per_s,
+/// card_latency_s, link_bytes_per_s, step_s, peak_bytes in any order; all but model, micro_batch, micro_batches
+/// and step_s may be missing. Empty lines and lines that begin with # are skipped. Throws pp::Error (data):
+/// line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
 
 }  // namespace pp::profile

@@ -1,6 +1,7 @@
 #include "libprofile/estimate/step_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -12,8 +13,45 @@
 namespace pp::profile {
 namespace {
 
-/// Bytes that Adam touches per byte of parameters: weights and gradients twice, both moments read and written.
-constexpr double kUpdateTouches = 8;
+/// Per parameter of a run: the bytes of its weight and of its gradient, and those that Adam touches: weights,
+/// gradients and both moments twice; with float32 beside half weights as libplan's OptimizerCost has it.
+struct ParameterBytes {
+  double weight, gradient, touched;
+};
+ParameterBytes bytes_of(const MeasuredRun& run, const TrainerSpec& trainer) {
+  const double size = static_cast<double>(size_of(run.dtype));
+  if (run.precision != "mixed" || size >= 4) return {size, size, 8 * size};
+  const double gradient = trainer.gradients == GradientType::float32 ? 4 : size;
+  return {size, gradient, gradient + 24 + size};
+}
+
+/// What passes between the devices of a run in nodes: devices stand stage by stage, replicas side by side,
+/// members of a tensor group innermost.
+struct Ways {
+  const MeasuredRun& run;
+  Link inside;
+
+  int stage() const { return run.tensor_degree * run.replicas; }
+  bool leaves_node(int devices) const { return run.card.bandwidth.value > 0 && devices > run.node; }
+  /// What so many senders of a node take at once.
+  double between(double bytes, int senders) const { return occupancy(bytes * senders / run.cards, run.card); }
+
+  /// All members of the node's stage send.
+  double message(double bytes) const {
+    if (run.stages == 1) return 0;
+    const int senders = std::min(stage(), run.node);
+    if (!leaves_node(stage() * run.stages) || stage() * 2 <= run.node) return transfer_time(bytes, 1, inside);
+    return run.card.latency.count() + between(bytes, senders);
+  }
+  /// A ring of replicas for each member of a tensor group, all over the node's cards.
+  double sum(double bytes, double calls) const {
+    if (run.replicas == 1) return 0;
+    const double ring = 2.0 * (run.replicas - 1), share = ring / run.replicas;
+    if (!leaves_node(stage())) return calls * ring * inside.latency.count() + share * occupancy(bytes, inside);
+    const int rings = std::min(run.tensor_degree, run.node);
+    return calls * ring * run.card.latency.count() + share * between(bytes, rings);
+  }
+};
 
 /// What stands before the first block is part of the first stage, what stands behind a block of that block's.
 std::vector<int> stages_of(const ModelGraph& model, const MeasuredRun& run) {
@@ -33,7 +71,7 @@ std::vector<int> stages_of(const ModelGraph& model, const MeasuredRun& run) {
 
 }  // namespace
 
-StepWork step_work(const ModelGraph& graph, const MeasuredRun& run) {
+StepWork step_work(const ModelGraph& graph, const MeasuredRun& run, const TrainerSpec& trainer) {
   const ResolvedModel model = resolve(graph);
   const std::vector<OperationSplit> splits = split_operations(model, run.tensor_degree);
   StepWork step;
@@ -42,7 +80,9 @@ StepWork step_work(const ModelGraph& graph, const MeasuredRun& run) {
                           {.dtype = run.dtype,
                            .micro_batch_size = run.micro_batch,
                            .tensor_degree = run.tensor_degree,
-                           .sequence_parallel = run.sequence_parallel});
+                           .sequence_parallel = run.sequence_parallel,
+                           .attention = trainer.attention,
+                           .logit_bytes = trainer.logit_bytes});
   step.stage_of = stages_of(model.graph, run);
   step.in_block.assign(step.works.size(), false);
   for (const Block& block : blocks_of(model.graph))
@@ -52,36 +92,50 @@ StepWork step_work(const ModelGraph& graph, const MeasuredRun& run) {
   for (int l = 0; l < model.layer_count(); ++l) {
     if (model.layers[at(l)].weights_layer == l) {
       const std::vector<double> held = member_elements(model, l, splits, operation);
-      step.stage_parameters[at(step.stage_of[at(l)])] +=
-          std::accumulate(held.begin(), held.end(), 0.0) * static_cast<double>(size_of(run.dtype));
+      step.stage_parameters[at(step.stage_of[at(l)])] += std::accumulate(held.begin(), held.end(), 0.0);
     }
     operation += std::max<std::size_t>(1, model.layers[at(l)].nodes.size());
-    if (step.stage_of[at(l)] == 0) step.message = step.works[at(l)].output;
+    if (step.stage_of[at(l)] == 0) step.message = step.works[at(l)].message;
   }
   return step;
 }
 
-Seconds step_time(const StepWork& step, const DeviceSpec& device) {
+Seconds step_time(const StepWork& step, const DeviceSpec& device, const TrainerSpec& trainer) {
   const MeasuredRun& run = step.run;
-  const Link link = device.tensor_link.value_or(Link{});
+  Link inside = device.tensor_link.value_or(Link{});
+  if (run.link.value > 0) inside.bandwidth = run.link;
+  const Ways ways{run, inside};
   const TypeRates& rates = rates_of(device, run.dtype);
-  const std::vector<LayerTime> times = layer_times(step.works, {device, rates, link, run.tensor_degree});
-  std::vector<double> stages(at(run.stages), 0);
+  Link group = ways.inside;
+  if (run.card.bandwidth.value > 0 && run.tensor_degree > run.node)
+    group = {.bandwidth = run.cards * run.card.bandwidth, .latency = run.card.latency};
+  const std::vector<LayerTime> times =
+      layer_times(step.works, {device, rates, trainer, group, run.tensor_degree});
+  std::vector<double> stages(at(run.stages), 0), backwards(at(run.stages), 0);
   for (std::size_t l = 0; l < times.size(); ++l) {
-    const int stage = l < step.stage_of.size() ? step.stage_of[l] : run.stages - 1;
+    const std::size_t stage = at(l < step.stage_of.size() ? step.stage_of[l] : run.stages - 1);
     const double forward = times[l].forward.count();
-    stages[at(stage)] += (run.recompute && step.in_block[l] ? 2 : 1) * forward +
-                         (times[l].input_gradient + times[l].weight_gradient).count();
+    const double backward = (run.recompute && step.in_block[l] ? forward : 0) +
+                            (times[l].input_gradient + times[l].weight_gradient).count();
+    stages[stage] += forward + backward;
+    backwards[stage] += backward;
   }
   const double slowest = *std::ranges::max_element(stages);
-  const double all = std::accumulate(stages.begin(), stages.end(), 0.0);
-  const double message = run.stages > 1 ? 2 * transfer_time(step.message, 1, link) : 0;
+  const double others = std::accumulate(stages.begin(), stages.end(), 0.0) - slowest;
+  const double message = 2 * ways.message(step.message);
   const double parameters = *std::ranges::max_element(step.stage_parameters);
-  const double ring = 2.0 * (run.replicas - 1);
-  const double reduced = ring / run.replicas * occupancy(parameters, link) + ring * link.latency.count();
-  const Work touched{.kind = WorkKind::product, .bytes = kUpdateTouches * parameters, .kernels = 1};
-  return Seconds((run.micro_batches - 1) * (slowest + message) + all + (run.stages - 1) * message + reduced) +
-         device.update + time_of(touched, device, rates);
+  const ParameterBytes each = bytes_of(run, trainer);
+  const double summed = parameters * (run.sharded ? (each.gradient + each.weight) / 2 : each.gradient);
+  const double calls =
+      trainer.bucket > Bytes(0) ? std::ceil(summed / static_cast<double>(trainer.bucket.value)) : 1;
+  const double sum = ways.sum(summed, calls);
+  const double hidden = std::min(sum, trainer.hidden_gradients * *std::ranges::max_element(backwards));
+  const Work touched{.kind = WorkKind::product,
+                     .bytes = each.touched * parameters / (run.sharded ? run.replicas : 1),
+                     .kernels = 1};
+  return Seconds(run.micro_batches * (slowest + run.chunks * message) + others / run.chunks +
+                 (run.stages - 2) * message + sum - hidden) +
+         trainer.update + time_of(touched, device, rates);
 }
 
 }  // namespace pp::profile

@@ -14,21 +14,23 @@ namespace pp::profile {
 /// What does not depend on a device: made once, priced for many.
 struct StepWork {
   MeasuredRun run;
+  std::size_t trainer = 0;  ///< whose figures count, of those of Figures
+  std::string source = {};  ///< who measured it; runs of one are left out together
   std::vector<LayerWork> works;
   std::vector<int> stage_of;             ///< per layer; the loss belongs to the last stage
   std::vector<bool> in_block;            ///< per layer and the loss: what recomputation runs again
-  std::vector<double> stage_parameters;  ///< bytes of a member
+  std::vector<double> stage_parameters;  ///< a member's
   double message = 0;                    ///< bytes of a cut
 };
 
 /// Throws pp::Error (usage) for a run whose blocks (numbers in the names of layers, as in `block3.norm`) are no
 /// multiple of its stages, or whose layers its tensor degree cannot divide.
-StepWork step_work(const ModelGraph& model, const MeasuredRun& run);
+StepWork step_work(const ModelGraph& model, const MeasuredRun& run, const TrainerSpec& trainer = {});
 
 /// (M - 1) (F + R + B + 2 t) of the slowest stage + the sum of all F + R + B + (p - 1) 2 t + the all-reduce of
 /// the slowest stage's gradients + its update: Narayanan et al., Memory-Efficient Pipeline-Parallel DNN
 /// Training, 2021, sec. 2.2, with messages t on the way. All links are the device's `tensor_link`; an update
 /// touches 16 bytes per parameter of two bytes (Adam). O(layers).
-Seconds step_time(const StepWork& step, const DeviceSpec& device);
+Seconds step_time(const StepWork& step, const DeviceSpec& device, const TrainerSpec& trainer = {});
 
 }  // namespace pp::profile

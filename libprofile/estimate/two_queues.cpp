@@ -16,7 +16,8 @@ class Pass {
   double run(const std::vector<Work>& works) {
     double added = 0;
     for (const Work& work : works)
-      added += enqueue(work.kernels, time_of(work, rates_.device, rates_.rates).count());
+      added +=
+          enqueue(work.kernels, time_of(work, rates_.device, rates_.rates, rates_.trainer.traffic).count());
     return added;
   }
 
@@ -25,7 +26,7 @@ class Pass {
     const double steps = 2.0 * (rates_.tensor_degree - 1);
     const double time = steps * reductions.calls * rates_.tensor_link.latency.count() +
                         steps / rates_.tensor_degree * occupancy(reductions.bytes, rates_.tensor_link);
-    return enqueue(reductions.calls, time);
+    return enqueue(reductions.calls, (1 - rates_.trainer.hidden_tensor) * time);
   }
 
  private:
@@ -45,7 +46,7 @@ class Pass {
 
 std::vector<LayerTime> layer_times(const std::vector<LayerWork>& works, const PassRates& rates) {
   std::vector<LayerTime> times(works.size());
-  Pass forward(rates, rates.device.launch), backward(rates, rates.device.backward_launch);
+  Pass forward(rates, rates.trainer.launch), backward(rates, rates.trainer.backward_launch);
   for (std::size_t l = 0; l < works.size(); ++l) {
     const LayerWork& work = works[l];
     times[l].forward = whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_reductions));

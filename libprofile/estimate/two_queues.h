@@ -13,6 +13,7 @@ namespace pp::profile {
 struct PassRates {
   const DeviceSpec& device;
   const TypeRates& rates;
+  const TrainerSpec& trainer;
   Link tensor_link;  ///< between the members of a tensor group
   int tensor_degree = 1;
 };

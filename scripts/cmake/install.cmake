@@ -25,7 +25,7 @@ endif()
 
 # The tools find these beside them in the build folder as well.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/pp)
-foreach(folder IN ITEMS devices clusters models)
+foreach(folder IN ITEMS devices trainers clusters models)
   install(DIRECTORY configs/${folder} DESTINATION share/pp FILES_MATCHING PATTERN "*.json")
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/configs/${folder} ${PROJECT_BINARY_DIR}/share/pp/${folder} SYMBOLIC)
 endforeach()

@@ -32,7 +32,8 @@ constexpr std::array kDocuments{Document{"checkpoint", 2},
                                 Document{"plan"},
                                 Document{"profile"},
                                 Document{"report"},
-                                Document{"stage-times"}};
+                                Document{"stage-times"},
+                                Document{"trainer"}};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kDocuments.size()> names;

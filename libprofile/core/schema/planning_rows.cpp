@@ -24,14 +24,19 @@ constexpr std::array kPlanningRows{
     ObjectRow{"link_sample", "size_bytes count, time_s time"},
     ObjectRow{"time", "median number, low number, high number, samples count"},
     // pp.device
+    ObjectRow{"device",
+              "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
+              "memory_rounding? positive, memory_bandwidth_bytes_per_s positive, memory_efficiency share, "
+              "cache_bytes count, "
+              "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, tensor_link? "
+              "tensor_link, "
+              "types [device_type]"},
+    // pp.trainer
     ObjectRow{
-        "device",
-        "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
-        "memory_rounding? positive, memory_bandwidth_bytes_per_s positive, memory_efficiency share, "
-        "cache_bytes count, "
-        "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, launch_s? number, "
-        "backward_launch_s? number, update_s? number, traffic? traffic, tensor_link? tensor_link, types "
-        "[device_type]"},
+        "trainer",
+        "name text, source text, attention? 'by_model|one_kernel', gradients? 'float32|weights', launch_s? "
+        "number, backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
+        "hidden_tensor? share, bucket_bytes? count, logit_bytes? number, process_bytes? count"},
     ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
     ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
     ObjectRow{"device_type",
@@ -43,8 +48,9 @@ constexpr std::array kPlanningRows{
         "context? {text}, model model, model_hash? text, device profiled_device, dtype "
         "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', autocast? 'bfloat16|float16', "
         "mode "
-        "'in_place|isolated|imported|estimated', tensor_degree? size, micro_batch_sizes [size], layers "
-        "[profiled_layer], loss? "
+        "'in_place|isolated|imported|estimated', tensor_degree? size, trainer? trainer, micro_batch_sizes "
+        "[size], "
+        "layers [profiled_layer], loss? "
         "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
         "kernels? [kernel], estimated [text]"},
     ObjectRow{"profiled_device",

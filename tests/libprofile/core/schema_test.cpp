@@ -68,6 +68,7 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(counts["profile"] >= 5);
     CHECK(counts["cluster"] >= 3);
     CHECK(counts["device"] >= 3);
+    CHECK(counts["trainer"] >= 5);
     CHECK(counts["stage-times"] >= 1);
   }
 
@@ -166,7 +167,7 @@ TEST_SUITE("libprofile/core/schema") {
   TEST_CASE("another name is refused with the names that there are") {
     CHECK(test::error_text([] { return document_schema("recipe"); }) ==
           "[usage] unknown document \"recipe\"; use one of checkpoint, cluster, device, "
-          "inference, metrics, model, plan, profile, report, stage-times");
+          "inference, metrics, model, plan, profile, report, stage-times, trainer");
   }
 }
 

@@ -95,10 +95,53 @@ TEST_SUITE("libprofile/estimate/device_spec") {
       INFO(entry.path().string());
       const DeviceSpec device = parse_device_spec(text.str());
       CHECK(parse_device_spec(dump_json(to_json(device))) == device);
-      CHECK(device.source.size() > 20);
+      for (const char* key : {"context_bytes", "memory_efficiency", "cache_bandwidth_bytes_per_s", "overlap",
+                              "kernel_overhead_s", "half_flops", "attention_efficiency", "tensor_link"}) {
+        const bool said = device.source.find(key) != std::string::npos || device.kind == DeviceKind::cpu;
+        CHECK_MESSAGE((said || device.source.find(".json") != std::string::npos), key);
+      }
+      // No row wider than 4,096 shows more of a data sheet's peak. A CPU's peak is itself a fitted rate.
+      constexpr double kWide = 2.0 * 4096 * 4096 * 4096;
+      for (const TypeRates& rates : device.types) {
+        CHECK(rates.attention_efficiency.has_value());
+        const double reached = std::max(rates.efficiency, rates.attention_efficiency.value_or(1));
+        CHECK((reached * kWide / (kWide + rates.half_flops) <= 0.85 || device.kind == DeviceKind::cpu));
+      }
       ++files;
     }
-    CHECK(files == 9);
+    CHECK(files == 13);
+  }
+
+  TEST_CASE("the figures of configs/trainers have a source or are assumed, and survive reading and writing") {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(pp::test::repository("configs/trainers"))) {
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      INFO(entry.path().string());
+      const TrainerSpec trainer = parse_trainer(text.str());
+      CHECK(parse_trainer(dump_json(to_json(trainer))) == trainer);
+      CHECK(entry.path().stem() == trainer.name);
+      if (trainer.source.find("assumed: all figures") != std::string::npos || ++files == 0) continue;
+      const bool rest = trainer.source.find("assumed: the rest") != std::string::npos;
+      for (const char* key : {"attention", "gradients", "launch_s", "traffic", "logit_bytes", "process_bytes"})
+        CHECK_MESSAGE((rest || trainer.source.find(key) != std::string::npos), key);
+    }
+    CHECK(files == 4);
+  }
+
+  TEST_CASE("a wrong trainer is refused by key, value and limit") {
+    const auto refused = [](const std::string& keys) {
+      try {
+        parse_trainer(R"({"format": "pp.trainer", "version": 1, "name": "t", "source": "s")" + keys + "}");
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("accepted");
+    };
+    CHECK(refused("") == "accepted");
+    CHECK(refused(R"(, "hidden_tensor": 2)") == "/hidden_tensor: must be a number from 0.0 to 1.0, not 2");
+    CHECK(refused(R"(, "attention": "flash")").starts_with("/attention: "));
+    CHECK(refused(R"(, "launch": 1)").starts_with("/launch: "));
   }
 
   TEST_CASE("a wrong spec is refused by key, value and limit") {

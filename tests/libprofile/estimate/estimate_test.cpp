@@ -248,17 +248,18 @@ TEST_SUITE("libprofile/estimate") {
     // Kernels of 1e12 bytes/s: 2, 8 and 1 us; three launches of 4 us each. The device begins at 4 and ends at
     // 6, waits until 8 and ends at 16, then has the third launch, of 12, and ends at 17.
     DeviceSpec device = plain_device();
-    device.launch = Seconds(4e-6);
+    TrainerSpec trainer;
+    trainer.launch = Seconds(4e-6);
     std::vector<LayerWork> works(3);
     for (const std::size_t l : {0, 1, 2})
       works[l].forward = {{.bytes = std::array{2e6, 8e6, 1e6}.at(l), .kernels = 1}};
-    const auto times = layer_times(works, {device, device.types.front(), {}, 1});
+    const auto times = layer_times(works, {device, device.types.front(), trainer, {}, 1});
     CHECK(times[0].forward.count() == doctest::Approx(6e-6));
     CHECK(times[1].forward.count() == doctest::Approx(10e-6));
     CHECK(times[2].forward.count() == doctest::Approx(1e-6));
     // Without launches each takes its own time, and equal layers take equal bits.
-    device.launch = Seconds(0);
-    CHECK(layer_times(works, {device, device.types.front(), {}, 1})[1].forward == Seconds(8e-6));
+    trainer.launch = Seconds(0);
+    CHECK(layer_times(works, {device, device.types.front(), trainer, {}, 1})[1].forward == Seconds(8e-6));
   }
 
   TEST_CASE("an all-reduce of a group takes 2 (t - 1) steps") {
@@ -267,8 +268,13 @@ TEST_SUITE("libprofile/estimate") {
     std::vector<LayerWork> works(1);
     works[0].forward_reductions = {2, 3e6};
     const Link link{.bandwidth = BytesPerSecond(1e9), .latency = Seconds(1e-5)};
-    CHECK(layer_times(works, {device, device.types.front(), link, 4})[0].forward.count() ==
-          doctest::Approx(4.5e-3 + 120e-6));
+    TrainerSpec trainer;
+    const auto time = [&] {
+      return layer_times(works, {device, device.types.front(), trainer, link, 4})[0].forward.count();
+    };
+    CHECK(time() == doctest::Approx(4.5e-3 + 120e-6));
+    trainer.hidden_tensor = 0.75;  // products hide three quarters
+    CHECK(time() == doctest::Approx((4.5e-3 + 120e-6) / 4));
   }
 
   TEST_CASE("an update touches weights, gradients and state") {
@@ -280,11 +286,11 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(profile.optimizers[1].state_bytes_per_parameter_byte == 2);
   }
 
-  TEST_CASE("an update takes a fixed time where the device says one") {
-    DeviceSpec device = plain_device();
-    device.update = Seconds(1e-3);
-    const Profile profile =
-        estimate_profile(chain({linear("a", 3)}, {{4}}), device, {.micro_batch_sizes = {1}});
+  TEST_CASE("an update takes a fixed time where the trainer says one") {
+    TrainerSpec trainer;
+    trainer.update = Seconds(1e-3);
+    const Profile profile = estimate_profile(chain({linear("a", 3)}, {{4}}), plain_device(),
+                                             {.micro_batch_sizes = {1}, .trainer = trainer});
     CHECK(profile.optimizers[0].update.median.count() == doctest::Approx(1e-3 + 6 * 60e-12));
     const UpdateLine line = update_line(profile.optimizers[0]);
     CHECK(line.fixed.count() == doctest::Approx(1e-3));
@@ -297,6 +303,54 @@ TEST_SUITE("libprofile/estimate") {
     const Profile profile =
         estimate_profile(chain({linear("a", 3)}, {{4}}), device, {.micro_batch_sizes = {1}});
     CHECK(profile.device.memory == device.memory - Bytes(1000));
+    // A trainer's processes hold it beside their own buffers: plans subtract both.
+    TrainerSpec trainer;
+    trainer.name = "some";
+    trainer.process = Bytes(500);
+    const Profile trained = estimate_profile(chain({linear("a", 3)}, {{4}}), device,
+                                             {.micro_batch_sizes = {1}, .trainer = trainer});
+    CHECK(trained.device.memory == device.memory);
+    CHECK(trained.trainer->process == Bytes(1500));
+    CHECK(profile_from_json(to_json(trained)) == trained);
+  }
+
+  TEST_CASE("a trainer's attention is one kernel although the model drops shares, and its loss keeps float32") {
+    // Two blocks of 4 heads and 32 positions: 2 * 4 * 32^2 scores of a sample are kept as shares of 4 bytes, as
+    // masks of one and behind dropout again, where they are written. 32 * 1000 logits.
+    const auto saved = [](double dropout, AttentionKernel kernel, double logit_bytes) {
+      const ModelGraph graph =
+          model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=" +
+                              std::to_string(dropout));
+      TrainerSpec trainer;
+      trainer.attention = kernel;
+      trainer.logit_bytes = logit_bytes;
+      Bytes sum;
+      const Profile profile =
+          estimate_profile(graph, plain_device(), {.micro_batch_sizes = {1}, .trainer = trainer});
+      for (const LayerProfile& layer : profile.layers)
+        if (layer.name.find("attention") != std::string::npos) sum += layer.points[0].saved;
+      return std::pair(sum.value, profile.loss->points[0].saved.value);
+    };
+    const auto written = saved(0.1, AttentionKernel::by_model, 0),
+               kernel = saved(0.1, AttentionKernel::one_kernel, 4);
+    CHECK(written.first > kernel.first + 2 * 4 * 32 * 32 * 4);
+    CHECK(kernel.first == saved(0, AttentionKernel::by_model, 0).first);
+    CHECK(kernel.second == written.second + 4 * 32 * 1000);
+  }
+
+  TEST_CASE("members of a group without sequence parallelism hand on a part each, and keep the whole") {
+    const ModelGraph graph =
+        model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1024,tied=0,dropout=0");
+    EstimateOptions options{.micro_batch_sizes = {1},
+                            .tensor_degree = 4,
+                            .sequence_parallel = false,
+                            .checkpoint = true,
+                            .tensor_link = Link{.bandwidth = BytesPerSecond(1e9)}};
+    const Profile profile = estimate_profile(graph, plain_device(), options);
+    const auto block = std::ranges::find_if(
+        profile.layers, [](const LayerProfile& layer) { return layer.name.starts_with("block1"); });
+    CHECK((block - 1)->points[0].output == Bytes(32 * 64 * 4 / 4));
+    CHECK(block->points[0].saved == Bytes(32 * 64 * 4));
   }
 
   TEST_CASE("checkpointed blocks keep their inputs, and a backward runs their forward again") {

@@ -38,11 +38,18 @@ DeviceSpec device() {
   device.memory_bandwidth = BytesPerSecond(1e12);
   device.memory_efficiency = 0.8;
   device.kernel_overhead = Seconds(5e-6);
-  device.launch = Seconds(2e-5);
-  device.backward_launch = Seconds(3e-5);
   device.tensor_link = Link{.bandwidth = BytesPerSecond(1e11), .latency = Seconds(1e-5)};
   device.types = {{DType::bfloat16, 3e14, 2e13, 0.7, 5e9}};
   return device;
+}
+
+/// One trainer, `some`.
+Figures figures(const DeviceSpec& device = fit_device_test::device()) {
+  TrainerSpec trainer;
+  trainer.name = "some";
+  trainer.launch = Seconds(2e-5);
+  trainer.backward_launch = Seconds(3e-5);
+  return {device, {trainer}};
 }
 
 StepWork step(int width, int layers, MeasuredRun run) {
@@ -51,8 +58,8 @@ StepWork step(int width, int layers, MeasuredRun run) {
   return step_work(pp::model::build_family(run.model), run);
 }
 
-/// Of several widths, sizes, stages, replicas and degrees, each measured as `device` says.
-std::vector<StepWork> runs_of(const DeviceSpec& device) {
+/// Several widths, which are the sources, sizes, stages, replicas and degrees, measured as `truth` says.
+std::vector<StepWork> runs_of(const Figures& truth) {
   std::vector<StepWork> runs;
   for (const int width : {128, 512, 2048})
     for (const int size : {1, 4, 16})
@@ -65,7 +72,8 @@ std::vector<StepWork> runs_of(const DeviceSpec& device) {
                                .replicas = 2,
                                .tensor_degree = tensor,
                                .recompute = stages == 2}));
-          runs.back().run.step = step_time(runs.back(), device);
+          runs.back().run.step = step_time(runs.back(), truth.device, truth.trainers[0]);
+          runs.back().source = std::to_string(width);
         }
   return runs;
 }
@@ -91,7 +99,9 @@ TEST_SUITE("libprofile/estimate/measured_runs") {
   TEST_CASE("a wrong line is refused by number, column and value") {
     CHECK(refused("model,step\n") ==
           "line 1: unknown column \"step\"; use model, micro_batch, micro_batches, stages, replicas, tensor, "
-          "sequence_parallel, recompute, dtype, precision, sharded, step_s, peak_bytes");
+          "chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, "
+          "card_bytes_per_s, "
+          "card_latency_s, link_bytes_per_s, step_s, peak_bytes");
     CHECK(refused("model,micro_batch,micro_batches\n") == "line 1: the header has no column step_s; add it");
     CHECK(refused("model,model,micro_batch,micro_batches,step_s\n") ==
           "line 1: column model is there twice; keep one");
@@ -131,8 +141,37 @@ TEST_SUITE("libprofile/estimate/step_model") {
     CHECK(step_time(step, plain).count() == doctest::Approx(27.1));
     // Four replicas reduce 100 bytes: 6/4 of 1 s. An update touches 8 times as many bytes: 800 s.
     step.run.replicas = 4;
-    step.stage_parameters = {60, 100};
+    step.stage_parameters = {30, 50};
     CHECK(step_time(step, plain).count() == doctest::Approx(27.1 + 1.5 + 800));
+    // Mixed precision sums 4 bytes a parameter: 3 s, and touches 4 + 24 + 2: 1500 s.
+    step.run.precision = "mixed";
+    CHECK(step_time(step, plain).count() == doctest::Approx(27.1 + 3 + 1500));
+    TrainerSpec trainer;
+    trainer.hidden_gradients = 0.1;  // of the longest backward, of 1.5 + 4 s
+    CHECK(step_time(step, plain, trainer).count() == doctest::Approx(27.1 + 3 - 0.55 + 1500));
+    step.run.sharded = true;  // 4 + 2 bytes summed and given back, a quarter updated
+    CHECK(step_time(step, plain).count() == doctest::Approx(27.1 + 2.25 + 375));
+  }
+
+  TEST_CASE("between nodes replicas share the cards, and each bucket takes its latencies") {
+    // Two nodes of two devices, one card of 10 bytes/s and 1 s each. 100 bytes in a ring of four: 6/4 of 10 s
+    // and 6 latencies; in buckets of 30 bytes four times 6. In tensor groups of two: a ring of two for each
+    // member, both over one card: 1 of 20 s, 2 latencies.
+    DeviceSpec plain;
+    plain.memory_bandwidth = BytesPerSecond(1e30);
+    plain.tensor_link = Link{.bandwidth = BytesPerSecond(1e30)};
+    plain.types = {{DType::bfloat16, 1, 1, 1, 0}};
+    StepWork step;
+    step.run = {.replicas = 4, .node = 2, .card = {.bandwidth = BytesPerSecond(10), .latency = Seconds(1)}};
+    step.stage_parameters = {50};
+    CHECK(step_time(step, plain).count() == doctest::Approx(15 + 6));
+    TrainerSpec trainer;
+    trainer.bucket = Bytes(30);
+    CHECK(step_time(step, plain, trainer).count() == doctest::Approx(15 + 24));
+    step.run.replicas = step.run.tensor_degree = 2;
+    CHECK(step_time(step, plain).count() == doctest::Approx(20 + 2));
+    step.run.cards = 2;
+    CHECK(step_time(step, plain).count() == doctest::Approx(10 + 2));
   }
 
   TEST_CASE("blocks are divided evenly, embedding and head stay at the ends") {
@@ -156,67 +195,85 @@ TEST_SUITE("libprofile/estimate/step_model") {
 
 TEST_SUITE("libprofile/estimate/fit_device") {
   TEST_CASE("figures are found again from the steps that they make") {
-    const std::vector<StepWork> runs = runs_of(device());
-    DeviceSpec start = device();
-    start.types[0].efficiency = 0.5;
-    start.launch = Seconds(1e-5);
-    start.memory_efficiency = 0.5;
-    start.tensor_link->latency = Seconds(3e-5);
+    const std::vector<StepWork> runs = runs_of(figures());
+    Figures start = figures();
+    start.device.types[0].efficiency = 0.5;
+    start.trainers[0].launch = Seconds(1e-5);
+    start.device.memory_efficiency = 0.5;
+    start.device.tensor_link->latency = Seconds(3e-5);
     const DeviceFit fit = fit_device(
         start, runs,
-        {.parameters = {"types.efficiency", "launch_s", "memory_efficiency", "tensor_link.latency_s"}});
+        {.parameters = {"types.efficiency", "some.launch_s", "memory_efficiency", "tensor_link.latency_s"}});
     CHECK(fit.before.mean > 0.05);
     CHECK(fit.all.mean < 0.002);
     CHECK(fit.other_half.mean < 0.005);
     CHECK(fit.fitted_half.runs + fit.other_half.runs == static_cast<int>(runs.size()));
-    CHECK(fit.device.types[0].efficiency == doctest::Approx(0.7).epsilon(0.01));
-    CHECK(fit.device.launch.count() == doctest::Approx(2e-5).epsilon(0.01));
-    CHECK(fit.device.memory_efficiency == doctest::Approx(0.8).epsilon(0.02));
-    CHECK(fit.device.tensor_link->latency.count() == doctest::Approx(1e-5).epsilon(0.02));
-    CHECK(fit.device.kernel_overhead == start.kernel_overhead);  // not named
+    CHECK(fit.figures.device.types[0].efficiency == doctest::Approx(0.7).epsilon(0.01));
+    CHECK(fit.figures.trainers[0].launch.count() == doctest::Approx(2e-5).epsilon(0.01));
+    CHECK(fit.figures.device.memory_efficiency == doctest::Approx(0.8).epsilon(0.02));
+    CHECK(fit.figures.device.tensor_link->latency.count() == doctest::Approx(1e-5).epsilon(0.02));
+    CHECK(fit.figures.device.kernel_overhead == start.device.kernel_overhead);  // not named
   }
 
   TEST_CASE("a start that is far off ends at the same figures") {
-    const std::vector<StepWork> runs = runs_of(device());
-    DeviceSpec start = device();
-    start.types[0].efficiency = 0.05;
-    start.launch = Seconds(1e-3);
-    const DeviceFit fit = fit_device(start, runs, {.parameters = {"types.efficiency", "launch_s"}});
+    const std::vector<StepWork> runs = runs_of(figures());
+    Figures start = figures();
+    start.device.types[0].efficiency = 0.05;
+    start.trainers[0].launch = Seconds(1e-3);
+    const DeviceFit fit = fit_device(start, runs, {.parameters = {"types.efficiency", "some.launch_s"}});
     CHECK(fit.before.mean > 3);
-    CHECK(fit.device.types[0].efficiency == doctest::Approx(0.7).epsilon(0.01));
-    CHECK(fit.device.launch.count() == doctest::Approx(2e-5).epsilon(0.02));
+    CHECK(fit.figures.device.types[0].efficiency == doctest::Approx(0.7).epsilon(0.01));
+    CHECK(fit.figures.trainers[0].launch.count() == doctest::Approx(2e-5).epsilon(0.02));
   }
 
   TEST_CASE("a parameter that no run depends on stays as it was and is named") {
-    DeviceSpec start = device();
-    start.types[0].unaligned_efficiency = 0.5;  // all sizes are multiples of 16 bytes
-    start.types[0].efficiency = 0.6;
-    const DeviceFit fit = fit_device(start, runs_of(device()),
+    Figures start = figures();
+    start.device.types[0].unaligned_efficiency = 0.5;  // all sizes are multiples of 16 bytes
+    start.device.types[0].efficiency = 0.6;
+    const DeviceFit fit = fit_device(start, runs_of(figures()),
                                      {.parameters = {"types.efficiency", "types.unaligned_efficiency"}});
-    CHECK(fit.fitted == std::vector<std::string>{"types.efficiency"});
+    REQUIRE(fit.fitted.size() == 1);
+    CHECK(fit.fitted[0].parameter == "types.efficiency");
+    CHECK(fit.fitted[0].sources.size() == 3);
     CHECK(fit.unseen == std::vector<std::string>{"types.unaligned_efficiency"});
-    CHECK(fit.device.types[0].unaligned_efficiency == 0.5);
+    CHECK(fit.figures.device.types[0].unaligned_efficiency == 0.5);
+  }
+
+  TEST_CASE("a source that is left out is judged by the others, and weighs as much as they do") {
+    // 24 rows of two widths agree on 0.7; the third source, of 4 rows, was measured twice as slow.
+    std::vector<StepWork> runs = runs_of(figures());
+    std::erase_if(runs, [&](const StepWork& run) { return run.source == "2048" && run.run.micro_batch < 16; });
+    for (StepWork& run : runs)
+      if (run.source == "2048") run.run.step *= 2;
+    const DeviceFit fit = fit_device(figures(), runs, {.parameters = {"types.efficiency"}});
+    REQUIRE(fit.sources.size() == 3);
+    CHECK(fit.sources[0].source == "128");
+    CHECK(fit.sources[2].in_fit.runs == 4);
+    CHECK(fit.sources[2].left_out.mean == doctest::Approx(0.5).epsilon(0.05));
+    CHECK(fit.sources[2].in_fit.mean < 0.8 * fit.sources[2].left_out.mean);
+    CHECK(fit.sources[0].left_out.mean >= fit.sources[0].in_fit.mean);
   }
 
   TEST_CASE("too few runs, unknown or empty parameters and runs of two types are refused") {
-    std::vector<StepWork> runs = runs_of(device());
+    std::vector<StepWork> runs = runs_of(figures());
     const std::span<const StepWork> three(runs.data(), 3);
     CHECK(refusal([&] {
-            fit_device(device(), three, {.parameters = {"types.efficiency", "launch_s"}});
+            fit_device(figures(), three, {.parameters = {"types.efficiency", "some.launch_s"}});
           }) ==
           "3 runs are too few for 2 parameters, two for each are needed; measure more, or name fewer with "
           "--parameters");
     CHECK(refusal([&] {
-            fit_device(device(), runs, {.parameters = {"speed"}});
+            fit_device(figures(), runs, {.parameters = {"speed"}});
           }).starts_with("unknown parameter \"speed\"; use some of types.efficiency, "));
-    CHECK(refusal([&] { fit_device(device(), runs, {.parameters = {"update_s"}}); }) ==
-          "parameter update_s is 0 or missing in the device to start from; give it a value there that is about "
+    CHECK(refusal([&] { fit_device(figures(), runs, {.parameters = {"some.update_s"}}); }) ==
+          "parameter some.update_s is 0 or missing in the document to start from; give it a value there that "
+          "is about "
           "right");
     runs.back().run.dtype = DType::float32;
     runs.back().run.line = 9;
-    CHECK(refusal([&] { fit_device(device(), runs, {}); }) ==
+    CHECK(refusal([&] { fit_device(figures(), runs, {}); }) ==
           "line 9 is of float32, the first of bfloat16; fit one type after the other");
-    CHECK(refusal([&] { fit_device(device(), {}, {}); }) ==
+    CHECK(refusal([&] { fit_device(figures(), {}, {}); }) ==
           "there are no runs to fit to; give at least two per parameter");
   }
 }

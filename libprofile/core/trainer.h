@@ -1,0 +1,62 @@
+// What software makes of a device (document pp.trainer): how it sums gradients, which kernels it has, what its
+// host and its processes cost. What silicon can do stands in pp.device.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libprofile/core/enum_names.h"
+#include "libprofile/core/json_reader.h"
+#include "libprofile/core/units.h"
+
+namespace pp {
+
+/// Attention holds no scores: where the model drops no share of attention, or in any case.
+enum class AttentionKernel { by_model, one_kernel };
+template <>
+struct EnumNames<AttentionKernel> {
+  static constexpr std::array table{std::pair{AttentionKernel::by_model, "by_model"sv},
+                                    std::pair{AttentionKernel::one_kernel, "one_kernel"sv}};
+};
+
+/// The type that gradients of half weights are added up in, under mixed precision.
+enum class GradientType { float32, weights };
+template <>
+struct EnumNames<GradientType> {
+  static constexpr std::array table{std::pair{GradientType::float32, "float32"sv},
+                                    std::pair{GradientType::weights, "weights"sv}};
+};
+
+/// Bytes that kernels move per byte that the op table counts: below 1 where kernels are fused, above 1 where
+/// they work in a wider type or in more passes. Of products it is 1.
+struct Traffic {
+  double elements = 1;   ///< norms, activations, sums, dropout, tables
+  double attention = 1;  ///< the passes over scores that attention without one kernel makes
+  double loss = 1;
+  bool operator==(const Traffic&) const = default;
+};
+
+/// Without figures: free launches, kernels as the op table counts them, sums that hide nothing.
+struct TrainerSpec {
+  std::string name;
+  std::string source;  ///< where the figures come from
+  AttentionKernel attention = AttentionKernel::by_model;
+  GradientType gradients = GradientType::float32;
+  Seconds launch{};           ///< the host's time for each kernel of a forward; device and host work at once
+  Seconds backward_launch{};  ///< the same of a backward
+  Seconds update{};           ///< each update of the weights takes it, whatever their size
+  Traffic traffic;
+  double hidden_gradients = 0;  ///< share of the last backward that hides the sum of gradients
+  double hidden_tensor = 0;     ///< share of the exchanges within a tensor group that products hide
+  Bytes bucket;                 ///< gradients that are summed by one call; 0: all
+  double logit_bytes = 0;       ///< held for each logit besides the float32 probability that the loss keeps
+  Bytes process;                ///< buffers and workspaces of a process beside the device's context
+  bool operator==(const TrainerSpec&) const = default;
+};
+
+/// Throws pp::Error (data): key, value, limit. `pointer`: where it stands in another document.
+TrainerSpec trainer_from_json(const Json& json, std::string_view pointer = "");
+Json to_json(const TrainerSpec& trainer);
+TrainerSpec parse_trainer(std::string_view text);
+
+}  // namespace pp
