@@ -259,7 +259,7 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, shell);
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   place(cases, options.cluster);
-  if (options.trainer) introduce(*options.trainer, options.request);
+  if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);
   cli::Output output(options.output);

@@ -214,7 +214,7 @@ std::vector<plan::SweepRow> rows_of(const SweepOptions& options, std::vector<Pla
 
 void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
-  if (options.trainer) introduce(*options.trainer, options.request);
+  if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   calibrate(cases, options.reports);
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);

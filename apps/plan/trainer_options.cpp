@@ -23,17 +23,17 @@ plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest reque
   if (given.precision && given.precision->count() == 0 && profile.dtype == DType::bfloat16)
     request.precision = plan::Precision::mixed;
   plan::check_model(trainer, profile);
+  return plan::for_trainer(trainer, std::move(request), profile.dtype);
+}
+
+void introduce(plan::Trainer trainer, const RequestOptions& given, const Profile& profile) {
+  if (given.optimizer && given.optimizer->count() == 0)
+    cli::inform("--for " + std::string(name_of(trainer)) + " plans with --optimizer adamw, as none is given");
+  if (!plan::caveat_of(trainer).empty()) cli::warn(plan::caveat_of(trainer));
   if (profile.trainer && !plan::goes_with(trainer, profile.trainer->name)) {
     cli::warn("--for " + std::string(name_of(trainer)) + ": the profile's times are of steps by " +
               profile.trainer->name + "; estimate with --trainer " + std::string(name_of(trainer)));
   }
-  return plan::for_trainer(trainer, std::move(request), profile.dtype);
-}
-
-void introduce(plan::Trainer trainer, const RequestOptions& given) {
-  if (given.optimizer && given.optimizer->count() == 0)
-    cli::inform("--for " + std::string(name_of(trainer)) + " plans with --optimizer adamw, as none is given");
-  if (!plan::caveat_of(trainer).empty()) cli::warn(plan::caveat_of(trainer));
 }
 
 std::optional<int> divisible_mini_batch(int mini_batch, int devices) {

@@ -18,8 +18,9 @@ void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer
 plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest request, const RequestOptions& given,
                                   const Profile& profile);
 
-/// Says on stderr which optimizer is planned with where none is given, and what no plan for the trainer knows.
-void introduce(plan::Trainer trainer, const RequestOptions& given);
+/// Says on stderr which optimizer is planned with where none is given, and what no plan for the trainer knows,
+/// and whose steps the profile has in place of the trainer's.
+void introduce(plan::Trainer trainer, const RequestOptions& given, const Profile& profile);
 
 /// A mini-batch of which equal replicas may use all of so many devices, near `mini_batch`; nothing: it is one.
 std::optional<int> divisible_mini_batch(int mini_batch, int devices);

@@ -189,7 +189,8 @@ void tell_of_scores(const ModelGraph& model) {
 void write_profile(const Profile& profile, cli::Output& output, const cli::Shell& shell) {
   const std::string text = dump_json(to_json(profile));
   output.write(text);
-  tell_of_scores(profile.model);
+  if (!profile.trainer || profile.trainer->attention == AttentionKernel::by_model)
+    tell_of_scores(profile.model);
   if (output.is_stdout() || (shell.quiet && output.wanted() && !shell.json)) return;
   if (shell.json) {
     std::cout << text;

@@ -110,9 +110,9 @@ TEST_SUITE("librun/not_finite") {
       REQUIRE(observer.warnings.size() == 1);
       CHECK(observer.warnings[0] ==
             (ignored
-                 ? "evaluation after epoch 0: none of the test labels counts, so there is no test loss; the "
+                 ? "evaluation after step 5: none of the test labels counts, so there is no test loss; the "
                    "training goes on"
-                 : "evaluation after epoch 0: the test loss is not finite; look at the test data, and at the "
+                 : "evaluation after step 5: the test loss is not finite; look at the test data, and at the "
                    "range of the dtype; the training goes on"));
       const Json epoch = run::to_json(report)["epochs"][2];
       CHECK(epoch.contains("test_loss") == !ignored);

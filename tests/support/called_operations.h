@@ -2,7 +2,6 @@
 // seen by them, not by the bits, which may be the same on some processor.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -45,38 +44,28 @@ class CalledOperations {
 /// Calls of one operation, on any thread. One at a time.
 class TorchCalls {
  public:
-  /// Such as `mkldnn::_linear_pointwise`. `reads_inputs`: not of operations that stand in for others.
-  explicit TorchCalls(std::string function, bool reads_inputs = false) {
+  /// Such as `mkldnn::_linear_pointwise`.
+  explicit TorchCalls(std::string function) {
     name = std::move(function);
-    with_inputs = reads_inputs;
-    calls = channels_last_calls = 0;
-    handle_ = at::addGlobalCallback(at::RecordFunctionCallback(&TorchCalls::see)
-                                        .needsInputs(reads_inputs)
-                                        .scopes({at::RecordScope::FUNCTION}));
+    calls = 0;
+    handle_ =
+        at::addGlobalCallback(at::RecordFunctionCallback(&TorchCalls::see).scopes({at::RecordScope::FUNCTION}));
   }
   ~TorchCalls() { at::removeCallback(handle_); }
   TorchCalls(const TorchCalls&) = delete;
   TorchCalls& operator=(const TorchCalls&) = delete;
 
+  /// So far.
   static int count() { return calls; }
-  /// Those whose first argument lies in channels last, and not contiguous as well.
-  static int channels_last() { return channels_last_calls; }
 
  private:
   static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& function) {
-    if (std::string_view(function.name()) != name) return nullptr;
-    ++calls;
-    if (!with_inputs) return nullptr;
-    const auto inputs = function.inputs();
-    if (!inputs.empty() && inputs[0].isTensor() && !inputs[0].toTensor().is_contiguous() &&
-        inputs[0].toTensor().is_contiguous(at::MemoryFormat::ChannelsLast))
-      ++channels_last_calls;
+    if (std::string_view(function.name()) == name) ++calls;
     return nullptr;
   }
 
   static inline std::string name;
-  static inline bool with_inputs = false;
-  static inline std::atomic<int> calls = 0, channels_last_calls = 0;
+  static inline std::atomic<int> calls = 0;
   at::CallbackHandle handle_{};
 };
 
