@@ -35,8 +35,8 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp), and started
-/// by a shell that ignores SIGCHLD, as some daemons and containers do.
+/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp), and
+/// started by a shell that ignores SIGCHLD, as some daemons and containers do.
 Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
                              const std::string& there = "ck") {
   const Words words =
