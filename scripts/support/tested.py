@@ -27,9 +27,9 @@ def content(path: str) -> str:
 @functools.cache
 def read_at_run_time() -> str:
     """One digest for all that tests may read; what a compiler reads and transcripts, which their entries name, are apart."""
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines()
-    read = [name for name in sorted(files) if not name.endswith(APART) and not name.startswith(".")]
+    files = [path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*")]
+    read = sorted(str(path) for path in files if path.parts[0] != "build" and not path.parts[0].startswith(".")
+                  and "__pycache__" not in path.parts and path.suffix not in APART)
     return hashlib.sha256("".join(name + content(str(REPOSITORY / name)) for name in read).encode()).hexdigest()
 
 
