@@ -41,9 +41,9 @@ def digest(test: dict) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def digests(build: pathlib.Path) -> dict[str, str]:
+def digests(build: pathlib.Path) -> list[tuple[str, str]]:
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, capture_output=True, text=True, check=True).stdout
-    return {test["name"]: digest(test) for test in json.loads(listed)["tests"]}
+    return [(test["name"], digest(test)) for test in json.loads(listed)["tests"]]
 
 
 def main() -> None:
@@ -52,14 +52,14 @@ def main() -> None:
     passed = json.loads(notes.read_text()) if notes.exists() else {}
     now = digests(build)
     if sys.argv[1] == "stale":
-        print(",".join(str(number) for number, (name, value) in enumerate(now.items(), 1) if passed.get(name) != value))
+        print(",".join(str(number) for number, (name, value) in enumerate(now, 1) if passed.get(name) != value))
         return
     for case in xml.etree.ElementTree.parse(sys.argv[3]).getroot().iter("testcase"):
         name = case.get("name")
         if case.get("status") == "fail":
             passed.pop(name, None)
-        elif name in now:
-            passed[name] = now[name]
+        else:
+            passed |= {other: value for other, value in now if other == name}
     notes.write_text(json.dumps(passed))
 
 
