@@ -40,11 +40,12 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
     target_link_libraries(libtorch_cuda INTERFACE LibTorch::cpu
       -Wl,--push-state,--no-as-needed ${LIBTORCH_ROOT}/lib/libtorch_cuda.so -Wl,--pop-state
       ${LIBTORCH_ROOT}/lib/libc10_cuda.so ${_nv}/cu13/lib/libcudart.so.13 ${_nv}/nccl/lib/libnccl.so.2)
-    # Wheels that torch itself asks for lack the headers crt/, which a toolkit or nvidia-cuda-crt brings.
+    # Wheels that torch itself asks for lack headers (crt/, nv/), which a toolkit brings.
     if(NOT LIBTORCH_CUDA_LINKS STREQUAL LIBTORCH_ROOT)
       try_compile(_links SOURCE_FROM_CONTENT cuda_links.cpp
-"#include <ATen/cuda/CUDAContextLight.h>
-#include <nccl.h>
+"#include <nccl.h>
+
+#include <ATen/cuda/CUDAContextLight.h>
 int main() { return at::cuda::getNumGPUs() + static_cast<int>(ncclGetLastError(nullptr) == nullptr); }
 "
         LINK_LIBRARIES libtorch_cuda CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON OUTPUT_VARIABLE _output NO_CACHE)
