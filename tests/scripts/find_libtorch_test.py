@@ -40,7 +40,7 @@ class FindLibTorch(unittest.TestCase):
             header.write_text('#include "crt/not_in_this_wheel.h"\n')
             (root / "project").mkdir()
             (root / "project/CMakeLists.txt").write_text(PROJECT)
-            configure = ["cmake", "-S", root / "project", "-B", root / "build", f"-DLIBTORCH_ROOT={root}/torch"]
+            configure = ["cmake", "-G", "Ninja", "-S", root / "project", "-B", root / "build", f"-DLIBTORCH_ROOT={root}/torch"]
             said = subprocess.run(configure, capture_output=True, text=True, check=True).stdout
             self.assertNotIn("offers CUDA", said)
             self.assertRegex(said, r"No CUDA from .*: a program with CUDA and NCCL does not compile: .*not_in_this_wheel")
