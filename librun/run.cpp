@@ -13,7 +13,6 @@
 #include "libprofile/device/process.h"
 #include "librun/drive/agreement.h"
 #include "librun/drive/driver.h"
-#include "librun/drive/gather_memory.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
 #include "librun/report/frames.h"
@@ -172,7 +171,6 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& g
   Mailbox mailbox(peers, 10 * options.stall_timeout);
   const Placement placement = meet(mailbox, plan);
   std::shared_ptr<Saver> saver;
-  gather_memory(mailbox, options, placement);
   Setup setup = agree(mailbox, plan, options, [&] {
     Setup mine = make_setup(plan, options, placement, find_together(mailbox, options));
     saver = std::make_shared<Saver>(options, plan.training.dtype, mine);

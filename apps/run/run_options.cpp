@@ -31,13 +31,6 @@ void set_interval(run::RunOptions& run, const std::string& text) {
   if (!run.checkpoint_steps) run.checkpoint_time = parse_seconds(text, "--every");
 }
 
-void set_copy_interval(run::RunOptions& run, const std::string& text) {
-  run.copy_steps = steps_in(text);
-  if (!run.copy_steps) run.copy_time = parse_seconds(text, "--copy-every");
-  if (run.copy_steps.value_or(1) < 1 || run.copy_time <= Seconds())
-    throw Error(ErrorKind::usage, "--copy-every " + text + ": must be above 0");
-}
-
 }  // namespace
 
 plan::Plan load(const PlanFiles& files) {
@@ -220,18 +213,6 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
   command
       .add_option("--checkpoint", run.checkpoint, "write checkpoints to this folder, the last one at the end")
       .type_name("DIR")
-      .group("Checkpoints");
-  command
-      .add_option("--buddy", run.buddy,
-                  "write checkpoints to this folder in memory (/dev/shm/NAME), and copy one to that of "
-                  "--checkpoint from time to time and at the end")
-      .type_name("DIR")
-      .group("Checkpoints");
-  command
-      .add_option_function(
-          "--copy-every", [&run](const std::string& text) { set_copy_interval(run, text); },
-          "with --buddy: from one copy to the next, steps or a time; default: 10min")
-      .type_name("N|TIME")
       .group("Checkpoints");
   command
       .add_option_function(

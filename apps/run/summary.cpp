@@ -209,8 +209,6 @@ std::string summary(const run::RunReport& report) {
     text += '\n' + counted(checkpoints.written, "checkpoint") + " of " + pp::to_text(checkpoints.size) +
             ": training stood still for " + pp::to_text(checkpoints.pause) + ", written in " +
             pp::to_text(checkpoints.write) + " each\n";
-    if (checkpoints.copies)
-      text += "they stood in memory, and were copied to disk " + counted(*checkpoints.copies, "time") + "\n";
     if (checkpoints.choice)
       text += "each took " + pp::to_text(checkpoints.choice->cost) + " from the training; " +
               pp::to_text(checkpoints.choice->interval) + " from one to the next lose the least time\n";

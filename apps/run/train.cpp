@@ -190,9 +190,7 @@ std::optional<Start> start_child(const TrainOptions& options, const SharedProgre
   check_keep_going(options);
   KeepGoing settings{
       .last_checkpoint =
-          [&] {
-            return newest_checkpoint({options.run.checkpoint.string(), options.run.buddy.string()});
-          },
+          [&] { return newest_checkpoint(options.run.checkpoint); },
       .say = cli::warn};
   if (options.attempts) settings.attempts = *options.attempts;
   std::optional<RebalancedTraining> others;

@@ -151,18 +151,6 @@ class Leftovers {
   std::function<void()> remove_;
 };
 
-void copy_part(const fs::path& from, const fs::path& to) {
-  const FileBytes source(from);
-  AtomicFile file(to);
-  std::string piece(kPiece, '\0');
-  for (std::uint64_t at = 0; at < source.size(); at += piece.size()) {
-    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, source.size() - at)));
-    source.read(at, piece);
-    file.write(piece);
-  }
-  file.commit();
-}
-
 // Written by another process, maybe on another host.
 void require_part(const fs::path& path, const CheckpointPart& part) {
   std::error_code error;
@@ -215,23 +203,6 @@ std::vector<CheckpointPart> write_parts(const fs::path& folder, Step step,
   }
   leftovers.keep();
   return written;
-}
-
-void copy_parts(const fs::path& checkpoint, const fs::path& folder,
-                const std::function<bool(const CheckpointPart&)>& which) {
-  const fs::path file = checkpoint / kManifest;
-  const Manifest manifest = with_context(file.string(), [&] { return parse_manifest(read_file(file)); });
-  const fs::path unfinished = place_of_parts(folder, manifest.position.step);
-  std::error_code error;
-  fs::create_directory(unfinished, error);
-  if (error) fail(unfinished, error);
-  try {
-    for (const CheckpointPart& part : manifest.parts)
-      if (which(part)) copy_part(checkpoint / part.file, unfinished / part.file);
-    flush_folder(unfinished);
-  } catch (const Error& failure) {
-    throw Error(ErrorKind::run, failure.what());
-  }
 }
 
 /// Of a run that writes to the folder, for as long as its process lives: one that was killed lives until its
@@ -318,8 +289,7 @@ void CheckpointFolder::discard(Step step) {
   fs::remove_all(place_of_parts(folder_, step), ignored);
 }
 
-std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts parts,
-                                      std::optional<Step> best) {
+std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, std::optional<Step> best) {
   const fs::path whole = place_of_checkpoint(folder_, manifest.position.step);
   const fs::path unfinished = place_of_parts(folder_, step);
   std::error_code error;
@@ -327,8 +297,7 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts
   Leftovers leftovers([&] { fs::remove_all(unfinished, error); });
   try {
     for (const CheckpointPart& part : manifest.parts) {
-      if (parts == Parts::all || fs::exists(unfinished / part.file, error))
-        require_part(unfinished / part.file, part);
+      require_part(unfinished / part.file, part);
       bytes += part.bytes;
     }
     write_file(unfinished / kManifest, dump_json(to_json(manifest)));
@@ -344,11 +313,6 @@ std::int64_t CheckpointFolder::commit(const Manifest& manifest, Step step, Parts
     if (++kept > keep_ && of != best) fs::remove_all(path, error);
   }
   return bytes;
-}
-
-void CheckpointFolder::clear() {
-  std::error_code ignored;
-  for (const auto& [step, path] : checkpoints_in(folder_)) fs::remove_all(path, ignored);
 }
 
 bool has_checkpoints(const fs::path& folder) {

@@ -42,11 +42,6 @@ std::filesystem::path place_of_parts(const std::filesystem::path& folder, Step s
 /// Where the checkpoint of a step lies in a folder.
 std::filesystem::path place_of_checkpoint(const std::filesystem::path& folder, Step step);
 
-/// Some parts of a checkpoint, as write_parts() would have written them to `folder` at the checkpoint's step.
-/// Throws pp::Error (run, data).
-void copy_parts(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
-                const std::function<bool(const CheckpointPart&)>& which);
-
 /// The folder that a training writes its checkpoints to.
 class CheckpointFolder {
  public:
@@ -66,14 +61,10 @@ class CheckpointFolder {
   /// Makes a checkpoint of what write_parts() wrote, and removes the oldest ones beyond those to be kept, but
   /// for that of step `best`.
   /// Returns its bytes. Throws pp::Error: what is there stays as it is; kind run where it cannot be written,
-  /// data where parts are not in the folder. `step`: given to write_parts(). Parts::some: others are elsewhere.
-  enum class Parts { all, some };
-  std::int64_t commit(const Manifest& manifest, Step step, Parts parts = Parts::all,
-                      std::optional<Step> best = std::nullopt);
+  /// data where parts are not in the folder. `step`: given to write_parts().
+  std::int64_t commit(const Manifest& manifest, Step step, std::optional<Step> best = std::nullopt);
   /// Removes what all writers' write_parts() wrote.
   void discard(Step step);
-  /// Removes all checkpoints.
-  void clear();
 
  private:
   class Lock;

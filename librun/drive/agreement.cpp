@@ -226,14 +226,13 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
   Packer mine;  // nothing where the folder is refused, which find_start() says
   error_of([&] {
     if (!resumes(options)) return;
-    for (const Resumable& one : resumables(options)) mine.add(one.step).add(one.in_memory).add(one.name);
+    for (const Resumable& one : resumables(options)) mine.add(one.step).add(one.name);
   });
   std::vector<Resumable> all;
   for (const std::string& list : gather_everywhere(mailbox, mine.take())) {
     for (Unpacker from(list); !from.empty();) {
       Resumable& one = all.emplace_back();
       from.read(one.step);
-      from.read(one.in_memory);
       from.read(one.name);
     }
   }

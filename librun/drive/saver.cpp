@@ -39,11 +39,7 @@ std::vector<ModelTensor> saved_tensors(std::vector<ModelTensor> tensors, Metadat
 }  // namespace
 
 Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
-    : copy_steps_(options.copy_steps),
-      copy_time_(options.copy_time),
-      copied_at_(Coordinator::Clock::now()),
-      start_(setup.start),
-      saved_(start_.position.step) {
+    : start_(setup.start), saved_(start_.position.step) {
   if (setup.placement.rank == 0 && !start_.weights.empty()) {
     const SafetensorsFile file(start_.weights, start_.read);
     further_ = further_state(file);
@@ -57,7 +53,6 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
   start_.read.clear();  // the job gives that memory back
   std::optional<Step> resumed;
   if (!start_.resumed.empty()) resumed = start_.position.step;
-  if (!options.buddy.empty()) memory_.emplace(options, setup.placement, resumed);
   if (setup.placement.rank != 0) return;
   if (!options.save_weights.empty()) {
     weights_.emplace(options.save_weights, saved, options.shard_bytes);
@@ -68,8 +63,6 @@ Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
   folder_.emplace(
       options.checkpoint, options.checkpoints_kept, resumed, "--checkpoint",
       goes_on_from_own(options) ? std::max(lease, CheckpointFolder::kDying) : CheckpointFolder::kDying);
-  if (const auto copies = checkpoints_of(options.checkpoint); !copies.empty())
-    copied_ = step_of_checkpoint(copies.front());
 }
 
 // A rank among others does not know whether its last part has become a checkpoint: it writes each.
@@ -100,7 +93,7 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
       attempt([&] {
         TrainingState state = merged(snapshot.layers);
         std::ranges::copy(kept_, std::back_inserter(state.tensors));
-        share.parts = write_parts(memory_ ? memory_->path() : job.options.checkpoint, snapshot.step,
+        share.parts = write_parts(job.options.checkpoint, snapshot.step,
                                   {{part_file(kWeights, writer), stored(state.tensors), further_},
                                    {part_file(kOptimizer, writer), stored(state.optimizer)}},
                                   job.setup.placement.rank);
@@ -108,15 +101,10 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     } catch (const std::bad_alloc&) {
       note(kNoMemory);
     }
-    if (memory_) attempt([&] { memory_->exchange(job, snapshot.step, share.parts); });
   }
   if (snapshot.last && !job.options.save_weights.empty() && !job.options.keep_best)
     share.layers = std::move(snapshot.layers);
   return share;
-}
-
-void Saver::follow(const Job& job, Step step, bool last) {
-  if (memory_ && (last || writes(job, step))) memory_->follow(job);
 }
 
 std::vector<std::string> Saver::failures() const {
@@ -153,8 +141,6 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
     return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " + last_whole();
   };
   if (wanted) attempt([&] { commit(job, manifest, shares); }, no_checkpoint);
-  if (shares.front().last) attempt([&] { copy(job, /*last=*/true); }, no_checkpoint);
-  if (memory_ && (wanted || shares.front().last)) memory_->release(job);
   if (weights_ && shares.front().last) {
     attempt(
         [&] {
@@ -189,56 +175,33 @@ void Saver::write_best(const Position& position) {
   }
 }
 
-void Saver::discard(const Job& job, Step step) {
-  if (memory_) return memory_->discard(job, step);
-  folder_->discard(step);
-}
-
 void Saver::commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
   const Step step = shares.front().step;
-  if (manifest.position.step <= saved_) return discard(job, step);
+  if (manifest.position.step <= saved_) return folder_->discard(step);
   for (const CheckpointShare& share : shares) {
     if (share.failure.empty()) continue;
-    discard(job, step);
+    folder_->discard(step);
     throw Error(ErrorKind::run, share.failure);
   }
   std::optional<Step> best;
   if (job.options.keep_best && manifest.position.evaluated) best = manifest.position.evaluated->best_step;
-  size_ = Bytes(memory_ ? memory_->commit(job, manifest, step)
-                        : folder_->commit(manifest, step, CheckpointFolder::Parts::all, best));
+  size_ = Bytes(folder_->commit(manifest, step, best));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
   writes_.add(Coordinator::Clock::now() - begun_);
-  copy(job, /*last=*/false);
-}
-
-void Saver::copy(const Job& job, bool last) {
-  if (!memory_) return;
-  const Coordinator::Clock::time_point now = Coordinator::Clock::now();
-  const bool due = copy_steps_ ? saved_ - copied_ >= *copy_steps_ : now - copied_at_ >= copy_time_;
-  if ((due || last) && saved_ > copied_) {
-    memory_->copy(job, saved_, *folder_);
-    copied_ = saved_;
-    copied_at_ = now;
-    ++copies_;
-  }
-  if (last) memory_->clear(job);
 }
 
 std::string Saver::last_whole() const {
   const bool here = folder_ && saved_ > start_.position.step;
   if (!here && start_.resumed.empty()) return "there is no checkpoint to go on from";
-  const bool in_memory = here && memory_ && saved_ > copied_;
   const std::string folder = here ? folder_->path().string() : start_.resumed.string();
   return "the last whole checkpoint is of step " + std::to_string(saved_) + ": --resume " + folder +
-         (in_memory ? " --buddy " + memory_->path().string() : "") + " goes on from it";
+         " goes on from it";
 }
 
 std::optional<CheckpointsReport> Saver::report() const {
   if (!folder_) return std::nullopt;
-  CheckpointsReport report{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
-  if (memory_) report.copies = copies_;
-  return report;
+  return CheckpointsReport{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
 }
 
 }  // namespace pp::run

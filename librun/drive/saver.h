@@ -8,7 +8,6 @@
 
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weight_output.h"
-#include "librun/drive/memory_checkpoints.h"
 #include "librun/report/record.h"
 #include "librun/report/report.h"
 #include "librun/worker/job.h"
@@ -35,8 +34,6 @@ class Saver {
 
   /// A part that cannot be written is the share's failure.
   CheckpointShare write_share(const Job& job, Snapshot snapshot);
-  /// Of another rank, behind write_share(): its host's part of what rank 0's save() does.
-  void follow(const Job& job, Step step, bool last);
   /// With the shares of all ranks. What cannot be written is a failure: the training goes on without it, and
   /// what was written before stays. Throws pp::Error (run) where checkpoints can never come about.
   void save(const Job& job, const Position& position, std::vector<CheckpointShare> shares);
@@ -50,9 +47,6 @@ class Saver {
  private:
   /// Whether a rank among others writes a part at that step.
   bool writes(const Job& job, Step step) const;
-  void discard(const Job& job, Step step);
-  /// The newest checkpoint in memory to the folder on disk, where it is time, and at the end.
-  void copy(const Job& job, bool last);
   void fail(std::string why);
   void commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares);
   /// Those of the model, and all that the module's state_dict has besides.
@@ -65,12 +59,6 @@ class Saver {
   NamedTensors kept_;                        ///< values of its `kept`
   std::optional<WeightOutput> weights_;      ///< of the process that drives
   std::optional<CheckpointFolder> folder_;   ///< the same
-  std::optional<MemoryCheckpoints> memory_;  ///< what is written comes here first
-  std::optional<Step> copy_steps_;           ///< RunOptions, as the next two
-  Seconds copy_time_{};
-  Step copied_ = 0;                           ///< the newest on disk
-  Coordinator::Clock::time_point copied_at_;  ///< or the beginning
-  std::int64_t copies_ = 0;
   Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed
   Coordinator::Clock::time_point begun_{};  ///< when this rank began with it

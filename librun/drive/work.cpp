@@ -109,10 +109,7 @@ void Work::write(Snapshot snapshot, Saver& saver) {
   const Position position = snapshot.position;
   CheckpointShare mine = saver.write_share(job, std::move(snapshot));
   if (link && !link->leads()) {
-    const Step step = mine.step;
-    const bool last = mine.last;
-    link->post(std::move(mine));
-    return saver.follow(job, step, last);
+    return link->post(std::move(mine));
   }
   std::vector<CheckpointShare> shares;
   if (link) shares = link->await_shares(mine.step, mine.last);

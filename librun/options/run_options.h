@@ -87,11 +87,6 @@ struct RunOptions : ExecutionOptions {
   bool checkpoint_auto = false;  ///< as checkpoints and failures cost least (drive/checkpoint_interval.h)
   std::optional<Seconds> between_failures;  ///< of all machines together, in the mean; with checkpoint_auto
   int checkpoints_kept = 3;
-  /// A folder in memory for checkpoints; then those of `checkpoint` are copies of some of them. Empty: none.
-  std::filesystem::path buddy;
-  /// From one copy to the next; without steps this time.
-  std::optional<std::int64_t> copy_steps;
-  Seconds copy_time{600};
   std::filesystem::path resume;  ///< a folder of checkpoints, or one of them; empty: from the beginning
   /// CUDA: the host waits for the device after every operation, as the profiler does. The bits are the same.
   bool wait_each_operation = false;

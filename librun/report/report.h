@@ -112,8 +112,6 @@ struct CheckpointsReport {
   Seconds pause{};                         ///< median time that training stood still for the copy of its state
   Seconds write{};                         ///< median time of writing it, meanwhile training goes on
   std::optional<CheckpointChoice> choice;  ///< none: their interval was given
-  /// Of those in memory so many were copied to disk; none: all were written there.
-  std::optional<std::int64_t> copies = std::nullopt;
   bool operator==(const CheckpointsReport&) const = default;
 };
 

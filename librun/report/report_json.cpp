@@ -89,7 +89,6 @@ Json write(const CheckpointsReport& checkpoints) {
     json["cost_s"] = checkpoints.choice->cost.count();
     json["interval_s"] = checkpoints.choice->interval.count();
   }
-  if (checkpoints.copies) json["copies"] = *checkpoints.copies;
   return json;
 }
 
@@ -351,7 +350,6 @@ RunReport report_from_json(const Json& json) {
                                                Seconds(member.number("pause_s")),
                                                Seconds(member.number("write_s")),
                                                {}};
-        if (member.has("copies")) report.checkpoints->copies = member.integer("copies");
         if (!member.has("interval_s")) return;
         report.checkpoints->choice =
             CheckpointChoice{Seconds(member.number("cost_s")), Seconds(member.number("interval_s"))};

@@ -300,10 +300,6 @@ Step find_evaluations(const RunOptions& options, const Setup& setup) {
           static_cast<double>(options.early_stop.value_or(1)), "at least 1");
   if (options.keep_best && options.checkpoint.empty())
     refuse(ErrorKind::usage, "--keep-best keeps the best checkpoint; give their folder with --checkpoint");
-  if (options.keep_best && !options.buddy.empty()) {
-    refuse(ErrorKind::usage,
-           "--keep-best keeps the best checkpoint on disk, --buddy writes them to memory; leave one out");
-  }
   if (setup.test_samples == 0) return 0;
   // The best so far is read again at the end.
   if (const std::optional<Evaluated>& found = setup.start.position.evaluated; options.keep_best && found) {

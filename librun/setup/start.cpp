@@ -156,32 +156,26 @@ bool goes_on_from_own(const RunOptions& options) {
 bool resumes(const RunOptions& options) {
   if (options.resume.empty()) return false;
   if (!goes_on_from_own(options)) return true;
-  return has_checkpoints(options.resume) || (!options.buddy.empty() && has_checkpoints(options.buddy));
+  return has_checkpoints(options.resume);
 }
 
 std::vector<Resumable> resumables(const RunOptions& options) {
   std::vector<Resumable> all;
-  const auto add = [&](const fs::path& folder, bool in_memory) {
-    for (const fs::path& path : checkpoints_of(folder))
-      all.push_back({step_of_checkpoint(path), in_memory, path == folder ? "" : path.filename().string()});
-  };
-  add(options.resume, false);
-  if (!options.buddy.empty() && goes_on_from_own(options)) add(options.buddy, true);
+  for (const fs::path& path : checkpoints_of(options.resume))
+    all.push_back({step_of_checkpoint(path), path == options.resume ? "" : path.filename().string()});
   return all;
 }
 
 FoundCheckpoint find_resumed(const RunOptions& options, std::vector<Resumable> all,
                              const CheckpointReader& reader) {
   std::ranges::sort(all, [](const Resumable& a, const Resumable& b) {
-    return std::tuple(-a.step, a.in_memory, a.name) < std::tuple(-b.step, b.in_memory, b.name);
+    return std::tuple(-a.step, a.name) < std::tuple(-b.step, b.name);
   });
   const auto same = std::ranges::unique(all);
   all.erase(same.begin(), same.end());
   std::vector<fs::path> paths;
-  for (const Resumable& one : all) {
-    const fs::path& folder = one.in_memory ? options.buddy : options.resume;
-    paths.push_back(one.name.empty() ? folder : folder / one.name);
-  }
+  for (const Resumable& one : all)
+    paths.push_back(one.name.empty() ? options.resume : options.resume / one.name);
   return find_checkpoint(paths, options.resume, reader);
 }
 
@@ -293,19 +287,10 @@ Start find_start(const plan::Plan& plan, const RunOptions& options, const Setup&
 
 Step snapshot_interval(const RunOptions& options, const Setup& setup) {
   if (options.checkpoint.empty()) {
-    if (!options.buddy.empty())
-      refuse(ErrorKind::usage,
-             "--buddy keeps checkpoints in memory; give a folder for copies of some of them "
-             "with --checkpoint");
     if (options.checkpoint_steps || options.checkpoint_time || options.checkpoint_auto)
       refuse(ErrorKind::usage, "--every is the time between checkpoints; give their folder with --checkpoint");
     return 0;
   }
-  if (!options.buddy.empty() &&
-      fs::absolute(options.buddy).lexically_normal() == fs::absolute(options.checkpoint).lexically_normal())
-    refuse(ErrorKind::usage, "--buddy " + options.buddy.string() +
-                                 ": is the folder of --checkpoint, which keeps the copies; give one in memory "
-                                 "(/dev/shm/NAME)");
   if (options.checkpoints_kept < 1)
     refuse(ErrorKind::usage, "--keep " + std::to_string(options.checkpoints_kept) + ": must be at least 1");
   if (options.checkpoint_auto != options.between_failures.has_value()) {

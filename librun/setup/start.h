@@ -21,17 +21,16 @@ bool resumes(const RunOptions& options);
 /// Whether --resume names the folder of --checkpoint.
 bool goes_on_from_own(const RunOptions& options);
 
-/// A checkpoint of --resume's folder or --buddy's, whole or not, by its name there; none: it is the folder.
+/// A checkpoint of --resume's folder, whole or not, by its name there; none: it is the folder.
 struct Resumable {
   Step step = 0;
-  bool in_memory = false;
   std::string name;
   bool operator==(const Resumable&) const = default;
 };
 /// Those that this process sees. Throws pp::Error (usage) where a folder cannot be looked into.
 std::vector<Resumable> resumables(const RunOptions& options);
 
-/// The newest one that is whole; at equal steps the one on disk. Throws as find_checkpoint().
+/// The newest one that is whole. Throws as find_checkpoint().
 FoundCheckpoint find_resumed(const RunOptions& options, std::vector<Resumable> all,
                              const CheckpointReader& reader);
 

@@ -28,8 +28,8 @@ class Posted {
 class Peers {
  public:
   /// Messages of different lanes never meet.
-  enum class Lane { tensors, sums, server, copies };
-  static constexpr std::size_t kLanes = 4;
+  enum class Lane { tensors, sums, server };
+  static constexpr std::size_t kLanes = 3;
   struct Address {
     Lane lane = Lane::tensors;
     int rank = 0;

@@ -139,28 +139,6 @@ TEST_SUITE("apps/keep_going") {
     CHECK(before + report.at("steps").get<std::int64_t>() == 120);
   }
 
-  TEST_CASE("with --buddy it goes on from memory, and the disk has what was copied there") {
-    const RunFolder folder;
-    Words undisturbed = kJob;
-    undisturbed[11] = "undisturbed";
-    REQUIRE(pp::test::run_checked(pp::test::program("pp-run"), with(undisturbed, {"--save-weights", "whole"}),
-                                  folder.path())
-                .code == 0);
-    const Outcome outcome = train_on_faulty_disk(folder, 20,
-                                                 {"--keep-going", "--save-weights", "weights", "-o",
-                                                  "report.json", "--buddy", "memory", "--copy-every", "1000"},
-                                                 "memory");
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.code == 0);
-    CHECK(pp::read_file(folder.path() / "weights") == pp::read_file(folder.path() / "whole"));
-    const pp::Json report = pp::parse_json(pp::read_file(folder.path() / "report.json"));
-    REQUIRE(report.at("lost_attempts").size() >= 2);
-    for (const pp::Json& attempt : report.at("lost_attempts")) CHECK(attempt.at("checkpoint_step") > 0);
-    CHECK(report.at("checkpoints").at("copies") == 1);
-    CHECK(fs::exists(folder.path() / "ck/step-120/manifest.json"));
-    CHECK(std::distance(fs::directory_iterator(folder.path() / "ck"), {}) == 2);  // and the lock
-  }
-
   TEST_CASE("starts that write no checkpoint are not tried for ever") {
     const RunFolder folder;
     const Outcome outcome = train_on_faulty_disk(folder, 0, {"--keep-going", "--attempts", "2"});

@@ -102,13 +102,13 @@ kill -INT $job
 wait $job
 )sh";
 
-/// Four ranks on this host, of which one is killed twice; checkpoints stand in memory.
+/// Four ranks on this host, of which one is killed twice.
 const std::string kKilledRanks = R"sh(
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-newest() { find memory -maxdepth 1 -name 'step-*' 2>/dev/null | sed -n 's/.*step-0*//p' | sort -n | tail -n 1; }
+newest() { find ck -maxdepth 1 -name 'step-*' 2>/dev/null | sed -n 's/.*step-0*//p' | sort -n | tail -n 1; }
 ranks() { for p in $(pgrep -P "$1"); do ranks $p; ps -o args= $p | grep -q '^[^ ]*pp-run train .*--launch-state' && echo $p; done; }
 "$1" launch plan.json --hosts hosts.txt --keep-going -- --data synthetic --no-evaluate --checkpoint ck \
-  --buddy memory --copy-every 1000000 --every 8 --steps 3000 --save-weights weights -o report.json &
+  --every 8 --steps 3000 --save-weights weights -o report.json &
 job=$!
 for loss in 1 2; do
   before=$(newest)

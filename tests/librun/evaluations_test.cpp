@@ -218,11 +218,6 @@ TEST_SUITE("librun/evaluations") {
     }
     CHECK(refused([](auto& o) { o.keep_best = true; }) ==
           "--keep-best keeps the best checkpoint; give their folder with --checkpoint");
-    CHECK(refused([](auto& o) {
-            o.keep_best = true;
-            o.checkpoint = "ck";
-            o.buddy = "memory";
-          }) == "--keep-best keeps the best checkpoint on disk, --buddy writes them to memory; leave one out");
     const TestFolder folder;
     run::RunOptions options = options_of(4);
     options.keep_best = true;

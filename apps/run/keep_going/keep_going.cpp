@@ -107,13 +107,9 @@ std::optional<Seconds> Patience::after_loss(bool wrote_checkpoint) {
   return Seconds(std::min(kLongest, static_cast<double>(1 << std::min(in_vain_ - 1, 10))));
 }
 
-std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders) {
-  std::optional<std::int64_t> newest;
-  for (const std::string& folder : folders) {
-    if (folder.empty() || !run::has_checkpoints(folder)) continue;
-    newest = std::max(newest.value_or(0), run::step_of_checkpoint(run::checkpoints_of(folder).front()));
-  }
-  return newest;
+std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& folder) {
+  if (folder.empty() || !run::has_checkpoints(folder)) return std::nullopt;
+  return run::step_of_checkpoint(run::checkpoints_of(folder).front());
 }
 
 // A folder that cannot be read for a moment still has what it had.

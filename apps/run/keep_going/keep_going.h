@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -90,8 +91,8 @@ class OtherPlans {
   virtual std::string plan() const = 0;
 };
 
-/// The newest checkpoint's step in any of the folders; nothing where they are not there or have none.
-std::optional<std::int64_t> newest_checkpoint(const std::vector<std::string>& folders);
+/// The newest checkpoint's step in the folder; nothing where it is not there or has none.
+std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& folder);
 
 /// Whether a start behind these goes on from the folder of its own checkpoints: also where the supervisor sees
 /// none there, as ranks may. `resumed`: the first start went on from another folder.

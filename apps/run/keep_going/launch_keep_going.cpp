@@ -73,7 +73,7 @@ class Launched {
   }
 
   std::optional<std::int64_t> last_checkpoint() const {
-    return newest_checkpoint({launch_.checkpoint, value_of(launch_.options.arguments, "--buddy").value_or("")});
+    return newest_checkpoint(launch_.checkpoint);
   }
 
   std::vector<std::optional<HostAnswer>> ask(const std::vector<Host>& hosts) const {

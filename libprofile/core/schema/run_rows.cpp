@@ -57,7 +57,7 @@ constexpr std::array kRunRows{
               "mean_excess_s signed, first_steps "
               "count, first_excess_s signed, partial_steps count, partial_step_s number"},
     ObjectRow{"written_checkpoints",
-              "written count, size_bytes count, pause_s number, write_s number, copies? count, cost_s? number, "
+              "written count, size_bytes count, pause_s number, write_s number, cost_s? number, "
               "interval_s? "
               "number"},
     ObjectRow{"frames", "period_s number, latency_s number, delay count"},

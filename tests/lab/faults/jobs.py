@@ -97,8 +97,6 @@ def jobs() -> list[Job]:
         training("train", [*saving, *metrics], prepare=[old_results], folders=("ck",),
                  restart=training("", [*resuming, *metrics]).command),
         training("resume", [*resuming, *metrics], prepare=[old_results, [*first_half, *metrics]], folders=("ck",)),
-        training("buddy", [*resuming, "--buddy", "memory", "--copy-every", "2"], prepare=[first_half], folders=("ck", "memory"),
-                 libraries=("disk",)),
         Job("shards", ["pp-run", "plan.json", *TRAINING, "--steps", "2", "--save-weights", "shards/", "--shard-size", "3kB", "--trace",
                        "t.json", "--metrics", "m.jsonl"],
             outputs=["shards", "t.json", "m.jsonl"], libraries=("disk",)),
