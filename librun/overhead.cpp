@@ -9,8 +9,8 @@
 #include "libprofile/measure/profiler.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/families/families.h"
-#include "librun/drive/crew.h"
 #include "librun/drive/driver.h"
+#include "librun/drive/work.h"
 #include "librun/setup/make_setup.h"
 
 namespace pp::run {

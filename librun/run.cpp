@@ -15,7 +15,6 @@
 #include "librun/drive/driver.h"
 #include "librun/drive/work.h"
 #include "librun/report/build.h"
-#include "librun/report/frames.h"
 #include "librun/setup/checks.h"
 #include "librun/setup/make_setup.h"
 #include "librun/setup/start.h"

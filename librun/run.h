@@ -9,8 +9,8 @@
 #include "librun/options/run_options.h"
 #include "librun/report/progress.h"
 #include "librun/report/report.h"
+#include "librun/transport/mailbox.h"
 #include "librun/transport/peers.h"
-#include "librun/transport/rank_errors.h"
 
 namespace pp::run {
 

@@ -1,4 +1,5 @@
-// Progress on stderr: a line that is rewritten on a terminal, one line per phase elsewhere, nothing with -q.
+// Lines on stderr besides errors: progress, rewritten on a terminal, one line per phase elsewhere, none with
+// -q; and `pp-plan: warning: ...`. spdlog stays behind this file.
 #pragma once
 
 #include <chrono>
@@ -32,5 +33,11 @@ class ProgressLine {
   bool shown_ = false;
   std::chrono::steady_clock::time_point last_{};
 };
+
+/// From here on: -q leaves out everything, -v adds decisions.
+void configure_log(const Shell& shell);
+
+void inform(std::string_view text);
+void warn(std::string_view text);
 
 }  // namespace pp::cli

@@ -1,15 +1,17 @@
 #include "apps/cli/self_description.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <iostream>
 #include <memory>
+#include <sstream>
 
-#include "apps/cli/completion.h"
-#include "apps/cli/man_page.h"
 #include "apps/cli/options.h"
 #include "apps/cli/tool_words.h"
 
 namespace pp::cli {
+
 namespace {
 
 template <std::size_t N>
@@ -40,11 +42,248 @@ void add_manual(const Command& app, const Tool& tool, Shell& shell) {
   command.final_callback([app, &tool] { std::cout << man_page(words_of(app.app(), tool.default_command)); });
 }
 
+/// `pp_plan` of `pp-plan`, a name that shells take for a function.
+std::string function_of(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+/// In single quotes, for the shells: a quote within is left out of them.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between = " ") {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+std::vector<std::string> command_names(const ToolWords& tool) {
+  std::vector<std::string> names;
+  for (const CommandWords& command : tool.commands) names.push_back(command.name);
+  return names;
+}
+
+/// Names of the options that `wanted` is true of.
+template <class Wanted>
+std::vector<std::string> option_names(const CommandWords& command, Wanted wanted) {
+  std::vector<std::string> names;
+  for (const OptionWords& option : command.options) {
+    if (!option.positional && wanted(option))
+      names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  return names;
+}
+
+/// `COMMAND:OPTION` patterns of a case of bash.
+std::string bash_pattern(const CommandWords& command, const std::vector<std::string>& options) {
+  std::string pattern;
+  for (const std::string& option : options)
+    pattern += (pattern.empty() ? "" : "|") + command.name + ":" + option;
+  return pattern;
+}
+
+std::string bash_script(const ToolWords& tool) {
+  const std::string function = "_" + function_of(tool.name);
+  std::string options, values;
+  for (const CommandWords& command : tool.commands) {
+    options += "    " + command.name +
+               ") options=" + quoted(joined(option_names(command, [](const OptionWords&) { return true; }))) +
+               " ;;\n";
+    for (const OptionWords& option : command.options) {
+      if (option.positional || option.choices.empty()) continue;
+      values += "    " + bash_pattern(command, option.names) + ") COMPREPLY=($(compgen -W " +
+                quoted(joined(option.choices)) + " -- \"$word\")); return ;;\n";
+    }
+    const auto free = option_names(
+        command, [](const OptionWords& option) { return !option.value.empty() && option.choices.empty(); });
+    if (!free.empty())
+      values += "    " + bash_pattern(command, free) +
+                ") mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n";
+  }
+  return "# bash completion of " + tool.name + "\n" + function + "() {\n" +
+         "  COMPREPLY=()\n"
+         "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+         "  local command=" +
+         tool.default_command + " commands=" + quoted(joined(command_names(tool))) +
+         " options name\n"
+         "  for name in $commands; do [ \"${COMP_WORDS[1]}\" != \"$name\" ] || [ \"$COMP_CWORD\" = 1 ] || "
+         "command=$name; done\n"
+         "  case $command:$before in\n" +
+         values + "  esac\n  case $command in\n" + options +
+         "  esac\n"
+         "  if [[ $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
+         "  else\n"
+         "    [ \"$COMP_CWORD\" != 1 ] || COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "    mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- \"$word\")\n"
+         "  fi\n"
+         "}\n"
+         "complete -o filenames -F " +
+         function + " " + tool.name + "\n";
+}
+
+/// Within `[...]` of _arguments, quoted already.
+std::string zsh_text(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string zsh_arguments(const CommandWords& command) {
+  std::string text = "_arguments";
+  for (const OptionWords& option : command.options) {
+    if (option.positional) continue;
+    const std::string action = option.choices.empty() ? "_files" : "(" + joined(option.choices) + ")";
+    const std::string value = option.value.empty() ? "" : ":" + zsh_text(option.value) + ":" + action;
+    for (const std::string& name : option.names)
+      text += " \\\n        " + quoted(name + "[" + zsh_text(option.summary) + "]" + value);
+  }
+  return text + " \\\n        '*:file:_files'";
+}
+
+std::string zsh_script(const ToolWords& tool) {
+  const std::string function = "_" + function_of(tool.name);
+  std::string cases, commands;
+  for (const CommandWords& command : tool.commands) {
+    cases += "      " + command.name + ") " + zsh_arguments(command) + " ;;\n";
+    commands += " " + quoted(command.name + ":" + command.summary);
+  }
+  return "#compdef " + tool.name + "\n" + function + "() {\n  local -a commands=(" + commands +
+         ")\n"
+         "  local command=" +
+         tool.default_command +
+         "\n"
+         "  if (( CURRENT > 2 )) && (( ${commands[(I)${words[2]}:*]} )); then\n"
+         "    command=${words[2]}\n"
+         "    shift words\n"
+         "    (( CURRENT-- ))\n"
+         "  elif (( CURRENT == 2 )) && [[ ${words[2]} != -* ]]; then\n"
+         "    _describe command commands\n"
+         "  fi\n"
+         "  case $command in\n" +
+         cases + "  esac\n}\nif [ \"${funcstack[1]}\" = " + function + " ]; then " + function +
+         " \"$@\"; else compdef " + function + " " + tool.name + "; fi\n";
+}
+
+std::string fish_script(const ToolWords& tool) {
+  const std::string names = joined(command_names(tool));
+  std::string text = "# fish completion of " + tool.name + "\n";
+  for (const CommandWords& command : tool.commands) {
+    text += "complete -c " + tool.name + " -n __fish_use_subcommand -a " + command.name + " -d " +
+            quoted(command.summary) + "\n";
+    const bool standard = command.name == tool.default_command;
+    const std::string condition = standard ? "not __fish_seen_subcommand_from " + names + "; or " : "";
+    for (const OptionWords& option : command.options) {
+      if (option.positional) continue;
+      text += "complete -c " + tool.name + " -n " +
+              quoted(condition + "__fish_seen_subcommand_from " + command.name);
+      for (const std::string& name : option.names)
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (!option.value.empty())
+        text += option.choices.empty() ? " -r -F" : " -x -a " + quoted(joined(option.choices));
+      text += " -d " + quoted(option.summary) + "\n";
+    }
+  }
+  return text;
+}
+
+/// Text as roff prints it: dashes as they are typed, no control at the beginning of a line.
+std::string roff(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\') {
+      result += "\\e";
+    } else if (c == '-') {
+      result += "\\-";
+    } else {
+      result += c;
+    }
+  }
+  return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
+}
+
+std::string upper(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+std::string option_entry(const OptionWords& option) {
+  std::string names;
+  for (const std::string& name : option.names)
+    names += (names.empty() ? "" : ", ") + ("\\fB" + roff(name) + "\\fR");
+  if (!option.value.empty() && !option.positional) names += " \\fI" + roff(option.value) + "\\fR";
+  const std::string conditions = option.conditions();
+  return ".TP\n" + names + (option.repeated ? " ..." : "") + "\n" + roff(option.summary) +
+         (conditions.empty() ? "" : " (" + roff(conditions) + ")") + "\n";
+}
+
+/// The options by group, in the order of the table.
+std::string options_of(const CommandWords& command) {
+  std::string text;
+  for (const OptionWords& option : command.options)
+    if (option.positional) text += option_entry(option);
+  std::vector<std::string> groups;
+  for (const OptionWords& option : command.options) {
+    if (!option.positional && std::ranges::find(groups, option.group) == groups.end())
+      groups.push_back(option.group);
+  }
+  for (const std::string& group : groups) {
+    if (group.empty()) continue;
+    text += ".PP\n\\fI" + roff(group) + "\\fR\n";
+    for (const OptionWords& option : command.options)
+      if (!option.positional && option.group == group) text += option_entry(option);
+  }
+  return text;
+}
+
+/// `Examples:` and a line each, as typed.
+std::string examples_of(const std::string& footer) {
+  if (footer.empty()) return {};
+  std::string text = ".PP\n.nf\n";
+  std::istringstream lines(footer);
+  for (std::string line; std::getline(lines, line);) text += roff(line) + "\n";
+  return text + ".fi\n";
+}
+
 }  // namespace
 
 void add_self_description(const Command& app, const Tool& tool, Shell& shell) {
   add_completion(app, tool, shell);
   add_manual(app, tool, shell);
+}
+
+std::string completion_script(const ToolWords& tool, ShellKind shell) {
+  switch (shell) {
+    case ShellKind::bash: return bash_script(tool);
+    case ShellKind::zsh: return zsh_script(tool);
+    case ShellKind::fish: return fish_script(tool);
+  }
+  return {};
+}
+
+std::string man_page(const ToolWords& tool) {
+  std::string page = ".TH " + upper(roff(tool.name)) + " 1 \"\" \"" + tool.name + " " PP_VERSION "\"\n";
+  page += ".SH NAME\n" + roff(tool.name) + " \\- " + roff(tool.summary) + "\n";
+  page += ".SH SYNOPSIS\n\\fB" + roff(tool.name) + "\\fR [\\fICOMMAND\\fR] [\\fIOPTIONS\\fR]\n";
+  page +=
+      ".SH DESCRIPTION\nWithout a command, \\fB" + roff(tool.default_command) +
+      "\\fR. `\\-` as an input file is standard input. With \\fB\\-\\-json\\fR the result on standard output "
+      "is JSON.\n";
+  for (const CommandWords& command : tool.commands) {
+    page += ".SH " + upper(roff(tool.name + " " + command.name)) + "\n" + roff(command.summary) + "\n";
+    page += options_of(command) + examples_of(command.footer);
+  }
+  page +=
+      ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe run failed\n.TP\n2\nusage or bad input\n.TP\n3\nno feasible "
+      "plan\n.TP\n130\ninterrupted\n";
+  return page;
 }
 
 }  // namespace pp::cli

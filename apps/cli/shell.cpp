@@ -17,9 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/arguments.h"
-#include "apps/cli/help_layout.h"
-#include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/self_description.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/error.h"

@@ -1,7 +1,10 @@
-// Text from documents on its way to people: what would steer a terminal is shown escaped, what is too long is
-// cut. run_tool() puts an EscapingBuffer under stdout and stderr, so nothing gets past it.
+// Text on its way to people: from documents, where what would steer a terminal is shown escaped and what is
+// too long is cut (run_tool() puts an EscapingBuffer under stdout and stderr, so nothing gets past it), and
+// of the help, in two columns within the terminal.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <functional>
 #include <streambuf>
 #include <string>
@@ -52,6 +55,18 @@ class EscapingBuffer : public std::streambuf {
   std::streambuf& target_;
   std::function<bool()> colors_;
   int error_ = 0;
+};
+
+/// `text` in lines of at most `width` columns, the later ones indented by `indent`; words are kept whole.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
+
+class HelpLayout : public CLI::Formatter {
+ public:
+  explicit HelpLayout(std::size_t width) : width_(width) {}
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+
+ private:
+  std::size_t width_;
 };
 
 }  // namespace pp::cli

@@ -7,8 +7,8 @@
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
+#include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
-#include "apps/plan/search_clock.h"
 #include "apps/plan/warnings.h"
 #include "libplan/report/compare_strategies.h"
 

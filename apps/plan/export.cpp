@@ -6,9 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/plan/commands.h"
 #include "libplan/interop/trainer_export.h"
 #include "libplan/peers/pipedream_export.h"

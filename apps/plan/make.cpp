@@ -9,17 +9,16 @@
 #include <optional>
 #include <span>
 
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/peer_options.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
-#include "apps/plan/search_clock.h"
+#include "apps/plan/schedule_options.h"
 #include "apps/plan/tables.h"
-#include "apps/plan/trainer_options.h"
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
 #include "libplan/answer/typed_bytes.h"

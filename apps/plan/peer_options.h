@@ -1,4 +1,4 @@
-// The options of `--cost-model`: a peer's model, its machine and its way to search.
+// The options of `--cost-model`: a peer's model, its machine and its way to search; and its plan as a table.
 #pragma once
 
 #include <optional>

@@ -1,15 +1,17 @@
 #include "apps/plan/planning_cases.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "libplan/price/corrected.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan_tool {
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
@@ -118,6 +120,27 @@ void place(std::vector<PlanningCase>& cases, const ClusterOptions& options) {
     one.cluster = with_context(cli::input_name(one.file),
                                [&] { return machine_of(base, one.profile, cores, cases.size() > 1); });
   }
+}
+
+SearchClock::SearchClock(std::string what, Seconds limit, const cli::Shell& shell)
+    : phase_(std::move(what) + " takes more than 2 s; --time-limit ends it after " + to_text(limit)),
+      limit_(limit),
+      line_(shell) {}
+
+std::function<bool(const plan::SearchProgress&)> SearchClock::observer() {
+  return [this](const plan::SearchProgress& progress) { return look(progress); };
+}
+
+bool SearchClock::look(const plan::SearchProgress& progress) {
+  constexpr Seconds kSilent{2}, kBetween{0.1};
+  const Seconds elapsed = this->elapsed();
+  if (elapsed >= limit_) return false;
+  if (elapsed < kSilent || elapsed - shown_ < kBetween) return true;
+  shown_ = elapsed;
+  std::string detail = to_text(elapsed) + ", on " + std::to_string(progress.devices) + " devices";
+  if (progress.best) detail += ", best step so far " + to_text(*progress.best);
+  line_.update(phase_, elapsed / limit_, detail);
+  return true;
 }
 
 }  // namespace pp::plan_tool

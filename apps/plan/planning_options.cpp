@@ -4,10 +4,10 @@
 #include <thread>
 #include <tuple>
 
-#include "apps/cli/log.h"
+#include "apps/cli/arguments.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
-#include "apps/cli/shipped.h"
+#include "apps/cli/progress.h"
 #include "libplan/request/blocks.h"
 #include "libplan/schedule/csv.h"
 #include "libprofile/core/cluster_scale.h"

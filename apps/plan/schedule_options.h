@@ -1,9 +1,14 @@
-// The options of `pp-plan simulate --schedule NAME`: a schedule by itself, with costs instead of a profile.
+// The options of `pp-plan simulate --schedule NAME` (a schedule by itself, with costs instead of a profile),
+// and --for: plans that another trainer can run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "apps/cli/shell.h"
+#include "apps/plan/planning_cases.h"
+#include "apps/plan/planning_options.h"
+#include "libplan/interop/trainer_rules.h"
 #include "libplan/report/schedule_study.h"
 
 namespace pp::plan_tool {
@@ -28,5 +33,21 @@ void add_schedule_options(const cli::Command& command, ScheduleOptions& options,
 
 /// Throws pp::Error (usage) for options that do not go together or are missing.
 plan::ScheduleStudy study_of(const ScheduleOptions& options);
+
+/// --for.
+void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer);
+
+/// The request within what the trainer can run of the profile (for_trainer()); where they are not given, with
+/// AdamW and with a float32 master of half weights. Throws pp::Error: usage as for_trainer(), data for a model
+/// that the trainer has no place for.
+plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest request, const RequestOptions& given,
+                                  const Profile& profile);
+
+/// Says on stderr which optimizer is planned with where none is given, and what no plan for the trainer knows,
+/// and whose steps the profile has in place of the trainer's.
+void introduce(plan::Trainer trainer, const RequestOptions& given, const Profile& profile);
+
+/// A mini-batch of which equal replicas may use all of so many devices, near `mini_batch`; nothing: it is one.
+std::optional<int> divisible_mini_batch(int mini_batch, int devices);
 
 }  // namespace pp::plan_tool

@@ -12,7 +12,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
-#include "apps/plan/trainer_options.h"
+#include "apps/plan/schedule_options.h"
 #include "apps/plan/warnings.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"

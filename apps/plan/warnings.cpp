@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/log.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libplan/report/throughput.h"

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/cli/arguments.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
-#include "apps/cli/shipped.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
 #include "apps/profile/tables.h"

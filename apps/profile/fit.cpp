@@ -9,13 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/cli/arguments.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
-#include "apps/cli/shipped.h"
 #include "apps/cli/table.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
-#include "apps/profile/run_peaks.h"
+#include "apps/profile/run_ranks.h"
 #include "libplan/report/calibration.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/estimate/fit_device.h"

@@ -9,7 +9,6 @@
 #include <optional>
 #include <ranges>
 
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
@@ -20,11 +19,10 @@
 #include "libplan/cost/links.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/device/process.h"
-#include "librun/links/background.h"
-#include "librun/links/device_links.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"
-#include "librun/links/rank_calls.h"
+#include "librun/links/local_links.h"
+#include "librun/links/message_cost.h"
 #include "librun/links/rank_links.h"
 #include "librun/links/sum_overlap.h"
 

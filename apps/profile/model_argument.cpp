@@ -5,8 +5,8 @@
 #include <optional>
 #include <system_error>
 
+#include "apps/cli/arguments.h"
 #include "apps/cli/output.h"
-#include "apps/cli/shipped.h"
 #include "libprofile/core/error.h"
 #include "libprofile/model/bindable.h"
 #include "libprofile/model/families/families.h"

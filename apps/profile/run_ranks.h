@@ -1,22 +1,42 @@
-// The same profile by all ranks of mpirun at once, each on its own device.
+// The same profile by all ranks of mpirun at once, each on its own device; and peaks of measured runs beside
+// what pp-plan counts for them.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/cli/output.h"
-#include "apps/profile/rank_place.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/estimate/fit_memory.h"
+#include "libprofile/estimate/measured_runs.h"
 #include "libprofile/report/device_classes.h"
 #include "librun/transport/peers.h"
 
 namespace pp::profile_tool {
+
+/// What a rank sees: its host, and the devices there (profile::seen_devices).
+struct RankSight {
+  std::string host;
+  std::string devices;
+};
+
+struct RankPlace {
+  std::string host;
+  int on_host = 0;  ///< ranks of this host before it
+  int beside = 0;   ///< of these, those that see the same devices: it takes the next ones
+};
+
+/// `all`: of every rank, in their order.
+RankPlace place_of(std::span<const RankSight> all, int rank);
 
 /// Another rank could not go on, which rank 0 says.
 struct SaidByFirst {};
@@ -56,5 +76,15 @@ class ClassFiles {
   Cluster cluster_;
   std::optional<AtomicFile> cluster_file_;
 };
+
+/// Of a run that says its peak; counted are the bytes of the fullest worker in the plan of 1F1B with Adam, in
+/// stages of equally many blocks, of the model as it is estimated for `device`. Throws pp::Error (usage) with
+/// the line for a precision that there is none of or that does not go with the type.
+std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const ModelGraph& model,
+                                        const profile::DeviceSpec& device, const TrainerSpec& trainer);
+
+/// Of a report of pp-run on CUDA devices, what their allocators reserved at most. Nothing on others, whose
+/// tensors are counted one by one: no allocator rounds those.
+std::optional<profile::PeakRun> peak_of_report(std::string_view text);
 
 }  // namespace pp::profile_tool

@@ -5,8 +5,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/core/counted.h"

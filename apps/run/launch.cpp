@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/run/commands.h"
 #include "apps/run/keep_going/launch_keep_going.h"
 #include "apps/run/launch_command.h"

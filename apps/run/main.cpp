@@ -3,7 +3,6 @@
 
 #include <cstdio>
 
-#include "apps/run/backends.h"
 #include "apps/run/commands.h"
 #include "apps/run/ranks.h"
 #include "librun/run.h"

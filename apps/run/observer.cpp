@@ -4,8 +4,8 @@
 #include <fstream>
 #include <iostream>
 
-#include "apps/cli/log.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/run/summary.h"
 #include "librun/report/metrics.h"

@@ -7,6 +7,8 @@
 
 #include "apps/cli/ranks.h"
 #include "apps/cli/terminal_text.h"
+#include "libprofile/device/build.h"
+#include "librun/transport/backends.h"
 #include "librun/transport/mailbox.h"
 
 namespace pp::run_tool {
@@ -55,6 +57,13 @@ int Ranks::leave(int exit_code) {
   }
   peers_.reset();
   return exit_code;
+}
+
+std::vector<std::pair<std::string, std::string>> backends() {
+  return {{"LibTorch", profile::libtorch_version()},
+          {"CUDA", profile::cuda_version()},
+          {"MPI", run::mpi_library()},
+          {"NCCL", run::nccl_library()}};
 }
 
 }  // namespace pp::run_tool

@@ -1,10 +1,13 @@
-// The processes that train together, from their start to their common end.
+// The processes that train together, from their start to their common end, and the libraries that this build
+// computes and talks with.
 #pragma once
 
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/cli/shell.h"
 #include "librun/run.h"
@@ -44,5 +47,8 @@ class Ranks {
   bool speaks_ = false;  ///< for rank 0, which is silent
   std::string reason_;   ///< why this rank has ended; rank 0 has been told
 };
+
+/// Names and versions; the version of what this build lacks is empty.
+std::vector<std::pair<std::string, std::string>> backends();
 
 }  // namespace pp::run_tool

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "apps/cli/interrupt.h"
-#include "apps/cli/log.h"
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/ranks.h"
 #include "apps/run/commands.h"
 #include "apps/run/keep_going/keep_going.h"
-#include "apps/run/keep_going/launch_state.h"
-#include "apps/run/keep_going/rebalanced_training.h"
+#include "apps/run/keep_going/next_plan.h"
+#include "apps/run/keep_going/rebalance.h"
 #include "apps/run/observer.h"
 #include "apps/run/ranks.h"
 #include "apps/run/run_options.h"
@@ -188,10 +188,8 @@ BalanceJob load_balance(const TrainOptions& options) {
 std::optional<Start> start_child(const TrainOptions& options, const SharedProgress& progress,
                                  cli::Shell& shell) {
   check_keep_going(options);
-  KeepGoing settings{
-      .last_checkpoint =
-          [&] { return newest_checkpoint(options.run.checkpoint); },
-      .say = cli::warn};
+  KeepGoing settings{.last_checkpoint = [&] { return newest_checkpoint(options.run.checkpoint); },
+                     .say = cli::warn};
   if (options.attempts) settings.attempts = *options.attempts;
   std::optional<RebalancedTraining> others;
   if (options.rebalance) others.emplace(load_balance(options));

@@ -20,8 +20,8 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/hash.h"
-#include "librun/data/byte_source.h"
-#include "librun/threads/background_work.h"
+#include "librun/data/records.h"
+#include "librun/threads/threads.h"
 
 namespace pp::run {
 

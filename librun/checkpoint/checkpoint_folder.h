@@ -13,7 +13,7 @@
 #include "libprofile/core/units.h"
 #include "librun/checkpoint/manifest.h"
 #include "librun/checkpoint/safetensors.h"
-#include "librun/data/byte_source.h"
+#include "librun/data/records.h"
 
 namespace pp::run {
 

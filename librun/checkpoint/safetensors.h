@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
-#include "librun/data/byte_source.h"
+#include "librun/data/records.h"
 #include "librun/data/safetensors_header.h"
 
 namespace pp::run {

@@ -1,4 +1,5 @@
-// What workers bring back to the driver: losses, times and sums of evaluations. Free of Torch.
+// What workers bring back to the driver: losses, times and sums of evaluations, and in an inference the
+// passes that are complete. Free of Torch.
 #pragma once
 
 #include <atomic>
@@ -109,6 +110,34 @@ class Ledger {
   std::size_t updates_there_ = 1;           ///< that go together
   std::mutex mutex_;                        ///< of what follows
   LedgerEntry leaving_;
+};
+
+struct PassTime {
+  Step pass = 0;
+  Coordinator::Clock::time_point begin;  ///< of its first forward
+  Coordinator::Clock::time_point end;    ///< of its last one
+};
+
+class Passes {
+ public:
+  /// Every stage hands in each pass once.
+  Passes(Coordinator& coordinator, int stages);
+
+  void hand_in(Step pass, Coordinator::Clock::time_point begin, Coordinator::Clock::time_point end);
+
+  /// The driver's side: blocks until passes are complete, and takes them; nothing when `give_up` ended the wait
+  /// (Monitor::wait_driver).
+  std::optional<std::vector<PassTime>> await(const std::function<bool()>& give_up);
+
+ private:
+  struct Open {
+    PassTime time;
+    int missing;
+  };
+  Monitor monitor_;
+  int stages_;
+  std::map<Step, Open> open_;
+  std::vector<PassTime> complete_;
 };
 
 }  // namespace pp::run

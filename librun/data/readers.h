@@ -4,9 +4,12 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "librun/data/formats.h"
+#include "librun/data/records.h"
 
 namespace pp::run {
 
@@ -47,5 +50,12 @@ std::vector<Records> columns(const DataRequest& request, const std::vector<DataT
 
 /// The input that is wanted first.
 const DataTensor& first_input(const DataRequest& request);
+
+/// Reads the header and checks it against the file's size. Throws pp::Error (data): `PATH: not an IDX file:
+/// ...`, `PATH: 100 bytes of elements, 784 expected for int8 [1, 28, 28]`.
+Records read_idx(const std::filesystem::path& path);
+
+/// Header and elements as a file, for tests and converters; `elements` in the machine's byte order.
+std::string idx_bytes(ElementType type, const Shape& shape, std::string_view elements);
 
 }  // namespace pp::run

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
-#include "librun/data/byte_source.h"
+#include "librun/data/records.h"
 
 namespace pp::run {
 

@@ -14,8 +14,8 @@
 #include "libprofile/model/errors.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/setup/start.h"
+#include "librun/transport/mailbox.h"
 #include "librun/transport/packed.h"
-#include "librun/transport/rank_errors.h"
 
 namespace pp::run {
 

@@ -1,5 +1,5 @@
 #include "librun/drive/rank_link.h"
-#include "librun/transport/rank_errors.h"
+#include "librun/transport/mailbox.h"
 
 #include <algorithm>
 #include <chrono>

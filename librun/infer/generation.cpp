@@ -12,7 +12,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/model/ops.h"
 #include "librun/checkpoint/weights.h"
-#include "librun/infer/choose_token.h"
+#include "librun/infer/sequences.h"
 
 namespace pp::run {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "librun/options/execution_options.h"
+#include "librun/options/run_options.h"
 
 namespace pp::run {
 

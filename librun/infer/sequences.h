@@ -1,7 +1,9 @@
-// Which input of a model grows by a token, and which output says the next one. Free of Torch.
+// Which input of a model grows by a token, which output says the next one, and which token follows. Free of
+// Torch.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "librun/infer/options.h"
@@ -21,5 +23,15 @@ SequencePlace find_sequence(const ResolvedModel& model, const std::string& wante
 /// That every token and every position that the options lead to is one that the model has. Throws pp::Error
 /// (usage).
 void check_generation(const ResolvedModel& model, const SequencePlace& place, const GenerationOptions& options);
+
+/// Greedy, or drawn from softmax(logits / temperature) over the largest `top_k` logits.
+struct TokenRule {
+  double temperature = 0;  ///< 0: the token with the largest logit, the first of equal ones
+  int top_k = 0;           ///< 0: all
+};
+
+/// `draw`: uniform in [0, 1); tokens take their shares of it in descending order of their logits. Throws
+/// pp::Error (run) for a logit that is no number.
+std::int64_t choose_token(std::span<const double> logits, const TokenRule& rule, double draw);
 
 }  // namespace pp::run

@@ -11,7 +11,7 @@
 #include "libprofile/model/bindable.h"
 #include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
-#include "librun/options/limits.h"
+#include "librun/options/settings.h"
 #include "librun/setup/checks.h"
 #include "librun/setup/host_memory.h"
 #include "librun/setup/start.h"

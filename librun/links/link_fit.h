@@ -1,12 +1,15 @@
-// latency + bytes/bandwidth through measured message times. Pure.
+// How links are sampled (message sizes, how often, what is recorded), and latency + bytes/bandwidth through
+// the measured times. Pure.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/link.h"
+#include "libprofile/core/units.h"
 
 namespace pp::run {
 
@@ -43,5 +46,19 @@ LinkFit fit_sums(std::span<const LinkSample> samples);
 /// A sentence with its remedy where the line misses a size by more than a quarter; `what` names the link.
 std::optional<std::string> fit_finding(const std::string& what, const LinkFit& fit,
                                        std::span<const LinkSample> samples);
+
+struct LinkSweep {
+  Bytes smallest{1 << 10};
+  Bytes largest{8 << 20};
+  /// Counted messages per size and direction; those of the warm-up come before them.
+  int repetitions = 60;
+  int warm_up = 10;
+};
+
+/// From the smallest on, each twice the one before. Throws pp::Error (usage) unless there are two.
+std::vector<Bytes> sizes_of(const LinkSweep& sweep);
+
+/// Median, 16th and 84th percentile of at least one time, in seconds.
+LinkSample summarise(Bytes size, std::vector<double> times);
 
 }  // namespace pp::run

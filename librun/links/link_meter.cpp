@@ -6,8 +6,8 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
-#include "librun/links/core_links.h"
 #include "librun/links/link_levels.h"
+#include "librun/links/local_links.h"
 #include "librun/links/tensor_links.h"
 
 namespace pp::run {

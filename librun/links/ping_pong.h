@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "librun/links/link_samples.h"
+#include "librun/links/link_fit.h"
 #include "librun/threads/message_queue.h"
 #include "librun/threads/threads.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "librun/links/background.h"
-#include "librun/links/rank_calls.h"
+#include "librun/links/message_cost.h"
+#include "librun/links/rank_links.h"
 #include "librun/transport/rank_transport.h"
 
 namespace pp::run {

@@ -13,7 +13,7 @@ using Compute = std::function<void(Seconds)>;
 
 /// All ranks compute for as long as the sum of `size` bytes over all of them takes alone, as pp-run adds in
 /// replica order; once with nothing else, and once with the sum beside it, an eighth of the bytes after each
-/// eighth of the computation (worker/overlapped_sum.h). By how much this takes less than both one after
+/// eighth of the computation (worker/reductions.h). By how much this takes less than both one after
 /// the other, of the 7/8 of the sum that can be over when the computation is: 0 to 1, on the rank where it is
 /// smallest; the same on all ranks.
 double measure_sum_overlap(Peers& peers, Bytes size, const Compute& compute);

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "librun/links/link_samples.h"
+#include "librun/links/link_fit.h"
 
 namespace pp::run {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "librun/options/limits.h"
+#include "librun/options/settings.h"
 
 namespace pp::run {
 

@@ -1,14 +1,50 @@
-// What a training is told: all of it by the command line, nothing by the plan. Free of Torch.
+// What a training is told, and what training and inference are told alike: all of it by the command line,
+// nothing by the plan. Free of Torch.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "libplan/plan.h"
 #include "libprofile/core/enum_names.h"
-#include "librun/options/execution_options.h"
+#include "librun/options/settings.h"
 #include "librun/options/weight_rules.h"
+
+namespace pp::run {
+
+struct ExecutionOptions {
+  std::string data;           ///< `synthetic`, or a folder or file that data/formats.h knows
+  std::string data_format;    ///< where the names of the files leave it open
+  std::string token_type;     ///< uint8, uint16 or uint32: the data are tokens
+  std::string target_column;  ///< of a CSV file; empty: the last one
+  /// Samples of synthetic data; in training per epoch.
+  int synthetic_samples = 1024;
+  /// Of synthetic data: turns of their rule per sample, so that they are a stream that a trainer must follow;
+  /// neighbours are alike then.
+  double synthetic_drift = 0;
+  /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).
+  std::optional<double> scale;
+  /// Forwards run under LibTorch's autocast to this type; nothing: as the plan says.
+  std::optional<Autocast> autocast;
+  std::uint64_t seed = 1;
+  std::filesystem::path initial_weights;  ///< safetensors, or a checkpoint's folder; empty: drawn from the seed
+  bool ignore_unknown_weights = false;    ///< initial weights that the model does not have
+  /// Drawn weights are meant, also of a model that was imported with its own and of frozen parameters.
+  bool random_weights = false;
+  std::optional<Bytes> memory_limit;  ///< of each worker's tensors; a worker that needs more ends the run
+  Seconds stall_timeout{60};          ///< a worker that waits this long is reported as stalled
+  /// Tests only: called inside the worker before this operation of this step (-1: of an evaluation or an
+  /// inference); may throw.
+  std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
+};
+
+/// What reports and checkpoints say of them; without the weights' file.
+Settings settings_of(const ExecutionOptions& options);
+
+}  // namespace pp::run
 
 namespace pp::run {
 
@@ -54,7 +90,7 @@ struct RunOptions : ExecutionOptions {
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;
   /// Losses are multiplied by it in backwards, gradients divided by it before the update. Unset: 1; under
-  /// autocast to float16 a dynamic one (options/loss_scale.h), which skips steps that are not finite without
+  /// autocast to float16 a dynamic one (options/position.h), which skips steps that are not finite without
   /// being asked by on_nan. Synchronous schedules only.
   std::optional<double> loss_scale;
   bool scales_dynamically() const { return autocast == Autocast::float16 && !loss_scale; }

@@ -1,7 +1,12 @@
 #include "librun/options/settings.h"
 
+#include <array>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+
+#include "libprofile/core/error.h"
 
 namespace pp::run {
 
@@ -43,6 +48,14 @@ std::uint64_t read_seed(ObjectReader& reader, std::string_view key) {
   if (!json.is_number_unsigned() && !(json.is_number_integer() && json.get<std::int64_t>() >= 0))
     reader.fail(key, "must be an integer from 0 to 2^64-1");
   return json.get<std::uint64_t>();
+}
+
+void require(bool holds, std::string_view name, double value, std::string_view limit) {
+  if (holds) return;
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  throw Error(ErrorKind::usage,
+              std::string(name) + " = " + std::string(text.data(), end) + ": must be " + std::string(limit));
 }
 
 }  // namespace pp::run

@@ -1,4 +1,5 @@
-// What a training was asked for, by name: as reports and checkpoints carry it.
+// What a training was asked for, by name, as reports and checkpoints carry it; and one wording for numbers
+// out of range: `momentum = 1: must be in [0, 1)`.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +26,8 @@ std::string setting_text(const Setting& setting);
 
 /// A seed is any of the 64 bits, more than an integer of ObjectReader holds.
 std::uint64_t read_seed(ObjectReader& reader, std::string_view key);
+
+/// Throws pp::Error (usage) unless `holds`.
+void require(bool holds, std::string_view name, double value, std::string_view limit);
 
 }  // namespace pp::run

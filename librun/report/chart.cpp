@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "libprofile/core/svg_writer.h"
-#include "librun/report/markup.h"
+#include "librun/report/html.h"
 
 namespace pp::run {
 namespace {

@@ -8,7 +8,7 @@
 #include "libplan/price/predict.h"
 #include "libprofile/core/counted.h"
 #include "librun/report/build.h"
-#include "librun/report/markup.h"
+#include "librun/report/html.h"
 
 namespace pp::run {
 

@@ -1,6 +1,9 @@
 #include "librun/report/html.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -12,11 +15,9 @@
 #include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
 #include "librun/report/html_curves.h"
-#include "librun/report/markup.h"
-#include "librun/report/page_style.h"
-#include "librun/report/page_timelines.h"
 
 namespace pp::run {
+
 namespace {
 
 using Row = std::vector<std::string>;
@@ -181,6 +182,50 @@ std::vector<plan::ExplorerSection> sections(std::span<const NamedReport> reports
   return all;
 }
 
+/// What a worker holds all the time.
+std::vector<plan::MemoryParts> always_held(const RunReport& report) {
+  std::vector<plan::MemoryParts> parts(report.workers.size());
+  for (const WorkerReport& worker : report.workers) {
+    plan::MemoryParts& held = parts[index(worker.id)];
+    held.weights = worker.weights;
+    held.gradients = worker.gradients;
+    held.optimizer = worker.optimizer;
+    held.versions = worker.versions;
+  }
+  return parts;
+}
+
+std::string steps_text(const LastSteps& last) {
+  if (last.steps == 1) return "step " + std::to_string(last.first_step);
+  return "steps " + std::to_string(last.first_step) + " to " + std::to_string(last.first_step + last.steps - 1);
+}
+
+/// Samples of a step that is not cut short.
+std::int64_t whole_step(const RunReport& report) {
+  const auto accumulate = report.settings.find("accumulate");
+  const bool several =
+      accumulate != report.settings.end() && std::holds_alternative<std::int64_t>(accumulate->second);
+  return report.plan.training.mini_batch * (several ? std::get<std::int64_t>(accumulate->second) : 1);
+}
+
+/// ` (step 58: 5 of 64 samples)`
+std::string partial_text(const RunReport& report) {
+  const LastSteps& last = report.last_steps;
+  const std::int64_t whole = whole_step(report);
+  std::string text;
+  for (std::size_t i = 0; i < last.samples.size(); ++i) {
+    if (last.samples[i] >= whole) continue;
+    text += (text.empty() ? " (step " : ", step ") +
+            std::to_string(last.first_step + static_cast<std::int64_t>(i)) + ": " +
+            std::to_string(last.samples[i]) + " of " + std::to_string(whole) + " samples";
+  }
+  return text.empty() ? text : text + ")";
+}
+
+std::string filled(double from, double to) {
+  return "<i style=\"left:" + svg_number(100 * from) + "%;width:" + svg_number(100 * (to - from)) + "%\"></i>";
+}
+
 }  // namespace
 
 std::string report_html(std::span<const NamedReport> reports) {
@@ -198,6 +243,69 @@ std::string report_html(std::span<const NamedReport> reports) {
   }
   return plan::explorer_page(reports.front().report->plan.model.name + " - pp-run",
                              plan::explorer_data(plans, timelines), sections(reports), kPageStyle);
+}
+
+std::vector<PageTimeline> page_timelines(const RunReport& report) {
+  const LastSteps& last = report.last_steps;
+  if (last.steps == 0 || last.ops.empty()) return {};
+  std::vector<PageTimeline> timelines;
+  if (report.plan.predicted.stages.size() == report.plan.stages.size()) {
+    timelines.push_back({"predicted", predicted_timeline(report.plan, last.steps), report.plan.predicted.step,
+                         report.plan.predicted.bubble_fraction});
+  }
+  timelines.push_back({"measured, " + steps_text(last) + partial_text(report),
+                       measured_timeline(last, always_held(report)), report.step, report.bubble_fraction});
+  for (PageTimeline& timeline : timelines) {  // nothing is said of what comes later
+    for (plan::MemoryCurve& curve : timeline.drawn.memory)
+      curve.push_back({timeline.drawn.result.makespan, {}});
+  }
+  return timelines;
+}
+
+std::string element(std::string_view tag, std::string_view css, std::string_view inner) {
+  std::string text = "<" + std::string(tag);
+  if (!css.empty()) text.append(" class=\"").append(css).append("\"");
+  return text.append(">").append(inner).append("</").append(tag).append(">\n");
+}
+
+std::string number_text(double value) {
+  if (!std::isfinite(value)) return "-";
+  const double size = std::abs(value);
+  char text[40];
+  if (size >= 1e4 && size < 1e10) {
+    std::snprintf(text, sizeof text, "%.0f", value);
+  } else {
+    std::snprintf(text, sizeof text, "%.4g", value);
+  }
+  return text;
+}
+
+std::string share_text(double share) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+std::string table_html(const std::vector<std::string>& titles,
+                       const std::vector<std::vector<std::string>>& rows, std::size_t texts) {
+  const auto cells = [&](const char* tag, const std::vector<std::string>& values) {
+    std::string line;
+    for (std::size_t c = 0; c < values.size(); ++c) line += element(tag, c < texts ? "l" : "", values[c]);
+    return element("tr", "", line);
+  };
+  std::string body;
+  for (const auto& row : rows) body += cells("td", row);
+  return element("div", "scroll",
+                 element("table", "", element("thead", "", cells("th", titles)) + element("tbody", "", body)));
+}
+
+std::string bar_html(double share) { return element("span", "bar", filled(0, std::clamp(share, 0.0, 1.0))); }
+
+std::string ratio_html(double ratio) {
+  if (!(ratio > 0) || !std::isfinite(ratio)) return "";
+  const double end = 0.5 + std::clamp(std::log2(ratio), -1.0, 1.0) / 2;
+  return element("span", ratio > 1 ? "bar two over" : "bar two",
+                 filled(std::min(end, 0.5), std::max(end, 0.5)));
 }
 
 }  // namespace pp::run

@@ -7,7 +7,7 @@
 
 #include "libplan/plan_picture.h"
 #include "librun/report/chart.h"
-#include "librun/report/markup.h"
+#include "librun/report/html.h"
 
 namespace pp::run {
 namespace {

@@ -1,18 +1,20 @@
-// What one worker writes down while it runs. Plain values; the report is made from them.
+// What one worker writes down while it runs, and figures of all steps in bounded memory, for curves over a
+// whole run. Plain values; the report is made from them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/units.h"
-#include "librun/server/server_figures.h"
-#include "librun/stage/graph_count.h"
-#include "librun/swap/swap_record.h"
+#include "librun/server/interleaving.h"
+#include "librun/stage/pass_kind.h"
+#include "librun/swap/residency.h"
 
 namespace pp::run {
 
@@ -94,6 +96,22 @@ struct WorkerRecord {
   ServerFigures server;       ///< of the first replica around one, whose rank has it
   std::vector<OpRecord> ops;  ///< of the last steps
   std::vector<MessageRecord> messages;
+};
+
+/// Sample i stands for the steps from i * stride on, the last one for as many as there are.
+struct StepHistory {
+  std::int64_t stride = 1;
+  std::int64_t steps = 0;
+  std::vector<Seconds> time;             ///< mean of the steps
+  std::vector<std::vector<Bytes>> peak;  ///< per worker: the largest of the steps
+  bool operator==(const StepHistory&) const = default;
+
+  /// When there are kMost samples, neighbours are joined two by two.
+  void add(Seconds step, std::span<const StepFigures> workers);
+  static constexpr std::size_t kMost = 512;
+
+ private:
+  void join_neighbours();
 };
 
 }  // namespace pp::run

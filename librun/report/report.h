@@ -13,11 +13,11 @@
 #include "libprofile/core/units.h"
 #include "librun/options/settings.h"
 #include "librun/report/deviation.h"
-#include "librun/report/history.h"
 #include "librun/report/last_steps.h"
-#include "librun/report/lost_attempt.h"
+#include "librun/report/record.h"
+#include "librun/report/report_parts_json.h"
 #include "librun/report/slow_devices.h"
-#include "librun/stage/graph_count.h"
+#include "librun/stage/pass_kind.h"
 
 namespace pp::run {
 

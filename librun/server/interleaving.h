@@ -1,13 +1,49 @@
-// In which order replicas come to their server when a seed decides it, so that an asynchronous training can be
-// repeated bit by bit. Free of Torch; not thread-safe.
+// In which order replicas come to their server when a seed decides it, so that an asynchronous training can
+// be repeated bit by bit; and how many mini-batches each has finished, which bounds how far one runs ahead
+// of the slowest (stale synchronous parallel, Ho et al., NIPS 2013). Free of Torch; not thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "librun/server/clock_table.h"
+#include "libprofile/core/units.h"
+#include "librun/data/order.h"
 
 namespace pp::run {
+
+/// How far apart replicas were, and what they brought and took.
+struct ServerFigures {
+  std::int64_t updates = 0;        ///< mini-batches that replicas have finished
+  std::int64_t stale = 0;          ///< those of others between a begin and its end, over all updates
+  std::int64_t largest_stale = 0;  ///< of one update
+  std::int64_t largest_lead = 0;   ///< mini-batches that a replica was ahead of the slowest when it began
+  Bytes pushed, fetched;           ///< of all replicas, by memory or by messages
+};
+
+class ClockTable {
+ public:
+  /// `bound`: mini-batches that a replica may be ahead of the slowest one when it begins with another; 0: all
+  /// of them go in step.
+  ClockTable(int replicas, Step bound) : clocks_(static_cast<std::size_t>(replicas)), bound_(bound) {}
+
+  int replicas() const { return static_cast<int>(clocks_.size()); }
+  Step of(int replica) const { return clocks_[static_cast<std::size_t>(replica)]; }
+  Step least() const { return std::ranges::min(clocks_); }
+  /// Whether the replica may begin with its next mini-batch.
+  bool may_begin(int replica) const { return of(replica) - least() <= bound_; }
+  void begin(int replica) { widest_ = std::max(widest_, of(replica) - least()); }
+  /// It has finished one.
+  void tick(int replica) { ++clocks_[static_cast<std::size_t>(replica)]; }
+  /// The furthest that a replica was ahead of the slowest when it began.
+  Step widest() const { return widest_; }
+
+ private:
+  std::vector<Step> clocks_;
+  Step bound_;
+  Step widest_ = 0;
+};
 
 /// A replica comes to the server in turn to begin a mini-batch and to finish it. Whose turn is next is drawn
 /// from those that may come: who may not begin is left out until it may. So the order depends on the seed, the

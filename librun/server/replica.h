@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "librun/server/parameter_server.h"
 #include "librun/server/server_access.h"
-#include "librun/server/weight_store.h"
 #include "librun/stage/stage.h"
 
 namespace pp::run {

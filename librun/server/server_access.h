@@ -1,9 +1,12 @@
-// What a replica asks of its parameter server, wherever that is: beside it (parameter_server.h) or on another
-// rank (rank_line.h).
+// What a replica asks of its parameter server, wherever that is: beside it (parameter_server.h) or on
+// another rank (remote_server.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
+#include "libprofile/core/units.h"
 #include "libprofile/model/optimizer.h"
 #include "librun/stage/flat_layout.h"
 

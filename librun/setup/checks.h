@@ -1,4 +1,5 @@
-// What training and inference refuse alike, before work starts. All throw pp::Error.
+// What training and inference refuse alike before work starts, what a stream of frames (PARTIME) asks of
+// model and data, and which passes --cuda-graphs reaches. All throw pp::Error. Free of Torch.
 #pragma once
 
 #include <span>
@@ -7,8 +8,10 @@
 
 #include "libplan/plan.h"
 #include "libprofile/device/device_set.h"
-#include "librun/options/execution_options.h"
-#include "librun/threads/core_binding.h"
+#include "librun/data/order.h"
+#include "librun/options/run_options.h"
+#include "librun/stage/pass_kind.h"
+#include "librun/threads/threads.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run {
@@ -41,5 +44,18 @@ std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& 
 
 /// The cores of this machine, shared with the processes beside this one; of workers elsewhere none.
 CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& placement);
+
+/// Throws pp::Error (data).
+void check_frames(const plan::Plan& plan, const ResolvedModel& model, const EpochShape& epoch);
+
+/// Throws pp::Error (usage, device) where no pass could be recorded: weights move or have versions, or a worker
+/// here has no GPU.
+void check_cuda_graphs(const plan::Plan& plan, std::span<const Device> devices, const Placement& placement);
+
+/// What keeps the passes of a stage from being recorded: `layer "drop1" draws random numbers`; empty: nothing.
+std::string why_not_recorded(const plan::Plan& plan, const ResolvedModel& model, StageId stage);
+
+/// Of the stage's passes in a worker's program, in the order of their forwards.
+std::vector<PassKind> pass_kinds(const plan::Program& program, StageId stage);
 
 }  // namespace pp::run

@@ -6,8 +6,8 @@
 
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/error.h"
-#include "librun/options/limits.h"
 #include "librun/options/optimizer_settings.h"
+#include "librun/options/settings.h"
 
 namespace pp::run {
 

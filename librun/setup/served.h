@@ -8,7 +8,7 @@
 namespace pp::run {
 
 /// Mini-batches that a replica may be ahead of the slowest one when it begins with another
-/// (server/clock_table.h): 0 in step, the staleness of ssp, else so many that they do not hold anybody up.
+/// (server/interleaving.h): 0 in step, the staleness of ssp, else so many that they do not hold anybody up.
 Step clock_bound(const plan::Plan& plan, const RunOptions& options, const Placement& placement);
 
 /// Also for other plans: that they are given no option of these. Throws pp::Error (usage, data).

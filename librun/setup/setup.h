@@ -16,7 +16,7 @@
 #include "librun/data/order.h"
 #include "librun/options/learning_rate.h"
 #include "librun/stage/pass_kind.h"
-#include "librun/threads/core_binding.h"
+#include "librun/threads/threads.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
 #include "librun/transport/rank_clock.h"

@@ -1,19 +1,23 @@
 // A pass of a stage as CUDA graphs: the kernels of its forward and of its backward are recorded once, and
-// later passes replay them, with a few calls of the host in place of one for every kernel. For layers so small
-// that the device waits for the host.
+// later passes replay them, with a few calls of the host in place of one for every kernel. For layers so
+// small that the device waits for the host. A stage has as many as micro-batches are in flight at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/recording.h"
 #include "libprofile/model/segment.h"
+#include "librun/stage/pass_kind.h"
 
 namespace pp::run {
 
@@ -69,6 +73,45 @@ class RecordedPass {
     std::vector<std::vector<at::Tensor>> after;
   };
   std::optional<Sums> sums_;  ///< none: not recorded
+};
+
+/// The first step runs as without recording, so that libraries have what they keep; from the second on passes
+/// are recorded when they are needed, for micro-batches as large as those of the first step, and used again by
+/// passes of the same kind.
+class RecordedPasses {
+ public:
+  /// `kinds`: of the forwards of a mini-batch, in their order. `payer` is charged for the memory of all. The
+  /// segment must outlive it.
+  RecordedPasses(const model::Segment& segment, std::vector<PassKind> kinds,
+                 const profile::MemoryAccount& payer)
+      : segment_(segment), kinds_(std::move(kinds)), payer_(payer) {}
+
+  /// For the next forward; it is the caller's until give(). Null: it runs without. Weights and context are the
+  /// same at all calls.
+  RecordedPass* take(const std::shared_ptr<const model::Weights>& weights, model::TensorSpan inputs,
+                     const model::PassContext& context);
+  void give(RecordedPass* pass);
+  /// An update: its mini-batches are over.
+  void end_step();
+
+  GraphCount count() const;
+
+ private:
+  struct Entry {
+    PassKind kind;
+    std::int64_t rows = 0;
+    bool taken = false;
+    std::unique_ptr<RecordedPass> pass;
+  };
+
+  const model::Segment& segment_;
+  std::vector<PassKind> kinds_;
+  profile::MemoryAccount payer_;
+  std::vector<Entry> entries_;
+  std::set<std::int64_t> rows_;  ///< of the first step's micro-batches
+  std::int64_t replayed_ = 0;
+  std::size_t forwards_ = 0;  ///< of this step
+  bool warm_ = false;         ///< a step has ended
 };
 
 }  // namespace pp::run

@@ -18,11 +18,11 @@
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"
 #include "librun/checkpoint/weights.h"
-#include "librun/options/execution_options.h"
+#include "librun/options/run_options.h"
 #include "librun/options/weight_rules.h"
 #include "librun/stage/flat_layout.h"
 #include "librun/stage/flights.h"
-#include "librun/stage/recorded_passes.h"
+#include "librun/stage/recorded_pass.h"
 #include "librun/stage/weight_versions.h"
 #include "librun/transport/slices.h"
 

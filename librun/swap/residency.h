@@ -1,14 +1,31 @@
-// What the plan of a schedule that keeps weights on the host (Harmony) says of each worker: how much its device
-// may hold, whose copy of the weights it loads, what of its program an evaluation runs. Free of Torch.
+// What the plan of a schedule that keeps weights on the host (Harmony) says of each worker: how much its
+// device may hold, whose copy of the weights it loads, what of its program an evaluation runs; and what a
+// worker counts of the copies. Free of Torch.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "libplan/plan.h"
+#include "libprofile/core/units.h"
 #include "librun/options/run_options.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run {
+
+/// Copies of stages between host and device, one way.
+struct SwapCount {
+  std::int64_t count = 0;
+  Bytes bytes;
+  Seconds time{};
+  void add(Bytes more, Seconds taken) { ++count, bytes += more, time += taken; }
+};
+
+/// Where weights live on the host: what came to the device and went back in training. The worker's copying
+/// thread writes it.
+struct SwapRecord {
+  SwapCount in, out;
+};
 
 /// Whether stages come from the host and go back.
 bool swaps(const plan::Plan& plan);

@@ -1,19 +1,68 @@
-// A worker's side of swapping: brings stages to its device and back, beside its own work, and counts what it
-// copies.
+// A worker's side of swapping: brings stages to its device and back by a thread (on a GPU with a stream of
+// its own), while the worker computes, and counts what it copies.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "libprofile/core/units.h"
+#include "libprofile/device/device_event.h"
 #include "libprofile/device/memory_meter.h"
 #include "librun/stage/stage.h"
-#include "librun/swap/copier.h"
 #include "librun/swap/host_store.h"
-#include "librun/swap/swap_record.h"
+#include "librun/swap/residency.h"
+#include "librun/threads/coordinator.h"
+#include "librun/threads/threads.h"
 
 namespace pp::run {
+
+/// Belongs to one worker, whose cores the thread inherits.
+class Copier {
+ public:
+  using Ticket = std::int64_t;
+  struct Copy {
+    at::Tensor to, from;
+  };
+  /// Called by the thread when the values are there, with what copying took.
+  using Done = std::function<void(Seconds)>;
+
+  Copier(Coordinator& run, WorkerId worker, at::Device device);
+  ~Copier();
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+
+  /// Behind all that the calling thread has handed to the device.
+  Ticket begin(std::vector<Copy> copies, Done done);
+  /// Blocks until it is done. Throws as Monitor::wait does.
+  void await(Ticket ticket);
+
+ private:
+  struct Job {
+    std::vector<Copy> copies;
+    Done done;
+    std::unique_ptr<profile::DeviceEvent> ready;  ///< null on a CPU
+  };
+
+  void live() noexcept;
+  void run(const Job& job) const;
+
+  Coordinator& run_;
+  WorkerId worker_;
+  at::Device device_;
+  Monitor monitor_;
+  std::deque<Job> jobs_;
+  Ticket begun_ = 0, ended_ = 0;
+  bool closed_ = false;
+  Threads thread_;
+};
 
 /// Lives in its worker's thread. All must outlive it.
 class Swapper {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "librun/transport/collectives.h"
-#include "librun/transport/left_to_library.h"
 #include "librun/transport/peers.h"
 #include "librun/transport/placement.h"
 

@@ -6,8 +6,8 @@
 
 #include "libprofile/core/error.h"
 #include "librun/threads/coordinator.h"
-#include "librun/transport/left_to_library.h"
 #include "librun/transport/packed.h"
+#include "librun/transport/peers.h"
 
 namespace pp::run {
 

@@ -1,4 +1,5 @@
-// Control messages of any length between the processes of a run. Free of Torch.
+// Control messages of any length between the processes of a run, and how a rank ends a run that another one
+// has ended. Free of Torch.
 #pragma once
 
 #include <deque>
@@ -79,5 +80,21 @@ Peers::ControlMessage await_at_start(Mailbox& mailbox, const std::function<int()
 
 /// What every rank brings, in the order of the ranks; all of them call it. Throws as await_at_start() does.
 std::vector<std::string> gather_everywhere(Mailbox& mailbox, std::string mine);
+
+/// A run on several ranks cannot begin: all of them know.
+class NotBegun : public Error {
+ public:
+  using Error::Error;
+};
+/// The run has failed, or cannot begin, and rank 0 says why.
+class SaidElsewhere : public Error {
+ public:
+  SaidElsewhere(ErrorKind kind, const std::string& what, bool begun = true)
+      : Error(kind, what), begun_(begun) {}
+  bool begun() const { return begun_; }
+
+ private:
+  bool begun_;
+};
 
 }  // namespace pp::run

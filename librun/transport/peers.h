@@ -1,18 +1,30 @@
-// The processes that train one plan together: messages that never block, between ranks and by tag. What the
-// transport, the collectives and the control messages between ranks are made of; MPI is one of its forms, a
-// test's threads are another. Plain values only: apps include this header.
+// The processes that train one plan together: messages that never block, between ranks and by tag, and the
+// memory of those that no code waits for any longer. What the transport, the collectives and the control
+// messages between ranks are made of; MPI is one of its forms, a test's threads are another. Plain values
+// only: apps include this header.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "libprofile/core/units.h"
 
 namespace pp::run {
+
+/// The library may still read or write it, so it lives as long as the process.
+inline void leave_to_library(std::shared_ptr<void> memory) {
+  static auto* const mutex = new std::mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard held(*mutex);
+  kept->push_back(std::move(memory));
+}
 
 /// A message on its way. Its bytes must stay where they are until it is done.
 class Posted {

@@ -1,11 +1,14 @@
-// The rows of the data that a worker's operations read: cut when they are asked for, or, where that takes
-// more than copying memory, some operations ahead by a thread of their own.
+// The rows of the data that a worker's operations read (cut when they are needed, or, where that takes more
+// than copying memory, some operations ahead by a thread), and what micro-batches weigh in the loss of their
+// step where it is a mean over labels: known from the data before any backward, so that a plan's
+// micro-batches, replicas and ranks add up to the mean over the whole step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -51,6 +54,35 @@ class DataFeed {
   std::vector<std::int64_t> order_;                      ///< of `data_` in that epoch
   bool ahead_ = false;                                   ///< what began last is read ahead
   std::optional<ReadAhead<model::Tensors>> read_ahead_;  ///< once it was needed
+};
+
+/// In samples, or what counts for them (model::LabelCount).
+struct LossWeight {
+  double own = 0;  ///< of the micro-batch
+  double all = 0;  ///< of its step
+  /// NaN where nothing of the step counts: the mean over no label, as in PyTorch.
+  double share() const { return own / all; }
+  /// The micro-batch's own loss is a mean over nothing and counts for nothing.
+  bool empty() const { return own == 0 && all != 0; }
+};
+
+/// Of one worker, on its thread.
+class LossWeights {
+ public:
+  /// `job` must outlive it.
+  explicit LossWeights(const Job& job) : job_(job) {}
+
+  /// Of a operation that has a micro-batch; `epoch_first`: the step with which its epoch began. Where labels
+  /// are not counted the numbers of samples, else the labels of the whole step are read once.
+  LossWeight of(const Operation& operation, Step epoch_first, const DataFeed& feed);
+  /// What all of a step's micro-batches weigh.
+  double of_step(Step step, Step epoch_first, const DataFeed& feed);
+
+ private:
+  const std::vector<double>& counted(Step step, Step epoch_first, const DataFeed& feed);
+
+  const Job& job_;
+  std::map<Step, std::vector<double>> counted_;  ///< per micro-batch, of the last steps
 };
 
 }  // namespace pp::run

@@ -15,8 +15,8 @@
 #include "librun/report/record.h"
 #include "librun/threads/threads.h"
 #include "librun/wiring/cursor.h"
+#include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
-#include "librun/worker/loss_weights.h"
 
 namespace pp::run {
 

@@ -1,9 +1,12 @@
 // What a worker does together with others before an update: gradients of replicas and of shared weights, sums
 // of batch norm.
+#include "librun/worker/reductions.h"
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -11,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "libplan/cost/bucket_scan.h"
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/worker/worker.h"
@@ -57,6 +61,47 @@ at::Tensor copy_on(const at::Device& device, const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+OverlappedSum::OverlappedSum(Collectives& collectives, std::size_t group, WorkerId me, Stage& stage,
+                             double share)
+    : collectives_(collectives),
+      group_(group),
+      me_(me),
+      stage_(stage),
+      share_(share),
+      slices_(stage.gradient_slices()) {
+  left_ = stage.buckets(plan::kBucket);
+  std::ranges::reverse(left_);
+}
+
+void OverlappedSum::begin_down_to(int layer) {
+  while (!left_.empty() && left_.back().layer >= layer) {
+    const at::Tensor part = stage_.complete_gradient(left_.back());
+    if (share_ != 1) part.mul_(share_);
+    const FlatLayout::Bucket& bucket = left_.back();
+    begun_.push_back(
+        slices_.empty()
+            ? collectives_.begin_sum(group_, me_, part)
+            : collectives_.begin_reduce(group_, me_, part, slices_within(slices_, bucket.begin, bucket.end)));
+    left_.pop_back();
+  }
+}
+
+void OverlappedSum::end(int position, Phase) {
+  begin_down_to(position);
+  for (const auto& sum : begun_) {
+    if (!sum->advance()) break;
+  }
+}
+
+Seconds OverlappedSum::finish() {
+  begin_down_to(0);
+  Seconds elapsed{};
+  for (const auto& sum : begun_) sum->add();
+  for (const auto& sum : begun_) sum->finish();
+  for (const auto& sum : begun_) elapsed += sum->spent();
+  return elapsed;
+}
 
 bool Worker::overlaps_sums(StageId stage) const {
   return job_.plan.predicted.all_reduce_overlap > 0 && job_.collectives->overlaps(job_.replica_group(stage));

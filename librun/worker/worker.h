@@ -15,7 +15,7 @@
 
 #include "libprofile/device/arrivals.h"
 #include "libprofile/device/memory_meter.h"
-#include "librun/options/loss_scale.h"
+#include "librun/options/position.h"
 #include "librun/report/record.h"
 #include "librun/server/remote_server.h"
 #include "librun/server/replica.h"
@@ -24,9 +24,8 @@
 #include "librun/wiring/cursor.h"
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
-#include "librun/worker/loss_weights.h"
 #include "librun/worker/operation_log.h"
-#include "librun/worker/overlapped_sum.h"
+#include "librun/worker/reductions.h"
 
 namespace pp::run {
 
@@ -100,7 +99,7 @@ class Worker {
   void update(const Operation& operation, Stage& stage);
   /// Behind an update of this replica's part of the weights, which began then.
   void spread_weights(const Operation& operation, Stage& stage, Time begin);
-  // Where weights are swapped (swaps.cpp).
+  // Where weights are swapped (messages.cpp).
   void load(const Operation& operation, Stage& stage);
   void evict(const Operation& operation, Stage& stage);
   /// Before an operation: its stage is on the device, and what a task before it has left for later ones is not.

@@ -93,7 +93,7 @@ RULES = PLANNER_RULES + RUNTIME_RULES + [
     Rule(r"(libprofile|libplan|librun)/", SHELL,
          "only apps parse command lines and log", "return a value, throw pp::Error, or tell the library's Observer"),
     Rule(r"(apps/(?!cli/)|tests/)", SHELL,
-         "CLI11 and spdlog take seconds to compile wherever they are seen", "use apps/cli/command.h and apps/cli/log.h"),
+         "CLI11 and spdlog take seconds to compile wherever they are seen", "use apps/cli/command.h and apps/cli/progress.h"),
     Rule(r".*\.(h|cu)$", r"torch/torch\.h$",
          "torch/torch.h costs 13 s wherever it is included", "include ATen/core/Tensor.h in headers"),
     Rule(r".*", r"doctest/doctest\.h$", "c10's CHECK would win and abort the process",

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/profile/rank_place.h"
+#include "apps/profile/run_ranks.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"

@@ -8,7 +8,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "librun/run.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/imported_models.h"

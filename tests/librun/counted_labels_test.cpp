@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "librun/checkpoint/weights.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/librun/data_bytes.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"

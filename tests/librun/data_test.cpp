@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "librun/data/synthetic.h"
 #include "librun/setup/make_setup.h"
 #include "librun/worker/worker.h"

@@ -6,8 +6,8 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/errors.h"
-#include "librun/drive/crew.h"
 #include "librun/drive/driver.h"
+#include "librun/drive/work.h"
 #include "librun/setup/make_setup.h"
 #include "librun/threads/watchdog.h"
 #include "tests/librun/folder.h"

@@ -1,5 +1,5 @@
 // Losses that are multiplied before the backward, so that gradients in float16 do not vanish.
-#include "librun/options/loss_scale.h"
+#include "librun/options/position.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"

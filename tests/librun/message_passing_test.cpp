@@ -9,8 +9,8 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
-#include "librun/drive/crew.h"
 #include "librun/drive/driver.h"
+#include "librun/drive/work.h"
 #include "librun/setup/make_setup.h"
 #include "librun/threads/message_queue.h"
 #include "tests/librun/models.h"

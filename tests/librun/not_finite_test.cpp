@@ -9,7 +9,7 @@
 #include "libprofile/model/parameters.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"

@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "apps/cli/interrupt.h"
-#include "apps/cli/log.h"
+#include "apps/cli/progress.h"
 #include "apps/run/keep_going/child_process.h"
 #include "apps/run/keep_going/fleet.h"
-#include "apps/run/keep_going/host_probe.h"
 #include "apps/run/keep_going/keep_going.h"
-#include "apps/run/keep_going/launch_state.h"
+#include "apps/run/keep_going/next_plan.h"
 #include "apps/run/keep_going/rebalance.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
@@ -72,9 +71,7 @@ class Launched {
     if (std::ranges::any_of(current_.plan.devices, cuda)) fleet_.note_devices(ask(fleet_.there()));
   }
 
-  std::optional<std::int64_t> last_checkpoint() const {
-    return newest_checkpoint(launch_.checkpoint);
-  }
+  std::optional<std::int64_t> last_checkpoint() const { return newest_checkpoint(launch_.checkpoint); }
 
   std::vector<std::optional<HostAnswer>> ask(const std::vector<Host>& hosts) const {
     return ask_hosts(hosts, launch_.launcher, launch_.options.program, kProbe);

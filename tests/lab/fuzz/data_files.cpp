@@ -6,7 +6,7 @@
 
 #include "libprofile/core/file.h"
 #include "librun/data/formats.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/lab/fuzz/mutate_text.h"
 #include "tests/librun/data_bytes.h"
 

@@ -1,7 +1,7 @@
 #include "librun/data/dataset.h"
 
 #include "libprofile/core/error.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "librun/data/synthetic.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"

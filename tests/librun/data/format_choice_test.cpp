@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/librun/data/data_case.h"
 #include "tests/librun/data_bytes.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 
 #include <cstring>
 #include <string>

@@ -1,6 +1,6 @@
 // Labels that the loss does not count, in files.
 #include "libprofile/core/model/index_limit.h"
-#include "librun/data/idx.h"
+#include "librun/data/readers.h"
 #include "tests/librun/data/data_case.h"
 #include "tests/librun/data_bytes.h"
 #include "tests/librun/imported_models.h"

@@ -1,4 +1,4 @@
-#include "librun/infer/choose_token.h"
+#include "librun/infer/sequences.h"
 
 #include <array>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "librun/links/tensor_links.h"
 
 #include "libprofile/core/error.h"
-#include "librun/links/device_links.h"
+#include "librun/links/local_links.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"

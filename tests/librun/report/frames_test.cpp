@@ -1,4 +1,4 @@
-#include "librun/report/frames.h"
+#include "librun/report/build.h"
 
 #include "tests/support/doctest.h"
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "librun/report/chart.h"
-#include "librun/report/markup.h"
 #include "tests/support/plans.h"
 #include "tests/support/small_model.h"
 #include "tests/support/xml.h"

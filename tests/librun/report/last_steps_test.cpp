@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "librun/report/history.h"
+#include "librun/report/record.h"
 #include "tests/support/plans.h"
 #include "tests/support/small_model.h"
 

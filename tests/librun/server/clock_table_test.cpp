@@ -1,4 +1,4 @@
-#include "librun/server/clock_table.h"
+#include "librun/server/interleaving.h"
 
 #include "tests/support/doctest.h"
 

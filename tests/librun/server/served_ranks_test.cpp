@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "librun/server/remote_server.h"
-#include "librun/server/request_server.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/rank_training.h"

@@ -1,4 +1,4 @@
-#include "librun/setup/cuda_graphs.h"
+#include "librun/setup/checks.h"
 
 #include "libprofile/core/error.h"
 #include "tests/librun/models.h"

@@ -1,4 +1,4 @@
-#include "librun/threads/background_work.h"
+#include "librun/threads/threads.h"
 
 #include <vector>
 

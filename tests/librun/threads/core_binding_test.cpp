@@ -1,4 +1,4 @@
-#include "librun/threads/core_binding.h"
+#include "librun/threads/threads.h"
 
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 // Lists of tensors among ranks that are threads.
-#include "librun/transport/all_gather.h"
+#include "librun/transport/rank_sums.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

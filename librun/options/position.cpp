@@ -1,4 +1,4 @@
-#include "librun/options/loss_scale.h"
+#include "librun/options/position.h"
 
 namespace pp::run {
 

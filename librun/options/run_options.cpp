@@ -1,4 +1,4 @@
-#include "librun/options/execution_options.h"
+#include "librun/options/run_options.h"
 
 namespace pp::run {
 
