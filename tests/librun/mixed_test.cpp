@@ -169,35 +169,6 @@ TEST_SUITE("librun/mixed") {
     }
   }
 
-  TEST_CASE("with divided state, on ranks, limited and resumed: the bits of whole states in one process") {
-    using enum plan::OptimizerName;
-    for (const plan::OptimizerName optimizer : {sgd, adam, adamw, rmsprop, adagrad}) {
-      for (const int replicas : {2, 3}) {
-        PlanSpec spec{.model = pp::test::skip_mlp(64),
-                      .cuts = {2},
-                      .replicas = {replicas, 1},
-                      .mini_batch = 12,
-                      .micro_batches = 4,
-                      .optimizer = optimizer};
-        const plan::Plan whole = mixed_plan(spec);
-        spec.shard = plan::Shard::optimizer;
-        const plan::Plan divided = mixed_plan(spec);
-        run::RunOptions options = options_of(4);
-        options.clip_norm = 0.5;
-        options.loss_scale = 256;
-        const pp::test::Run expected = train(whole, options);
-        CHECK(pp::test::first_difference(expected.tensors, train(divided, options).tensors) == "");
-        CHECK(pp::test::first_difference(expected.tensors, train(divided, options, replicas + 1).tensors) ==
-              "");
-        for (const auto& [first, second] : {std::pair{divided, whole}, {whole, divided}, {divided, divided}}) {
-          const pp::test::Run parts = pp::test::run_parts({{first, 2}, {second, 4}}, options);
-          CHECK(pp::test::first_difference(expected.tensors, parts.tensors) == "");
-          CHECK(parts.report.step_losses == expected.report.step_losses);
-        }
-      }
-    }
-  }
-
   // The weights of a float32 file are finer than bfloat16: the master keeps them, also where nothing moves it.
   TEST_CASE("a master begins with given weights as they are in their file") {
     const TestFolder folder;
