@@ -8,6 +8,7 @@
 #include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -18,11 +19,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3);
   options.weight_decay = 0.01;
   options.evaluate = false;
   return options;

@@ -10,6 +10,7 @@
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
@@ -25,11 +26,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 4;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(4);
   options.weight_decay = 0.1;
   options.evaluate = false;
   options.random_weights = true;

@@ -18,6 +18,7 @@
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -31,10 +32,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 run::RunOptions options_of(std::int64_t steps) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = steps;
+  run::RunOptions options = pp::test::synthetic_options(steps);
   options.learning_rate = 0.01;
   options.weight_decay = 0.01;
   options.shuffle = false;

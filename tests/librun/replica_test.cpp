@@ -3,6 +3,7 @@
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -15,11 +16,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 4;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(4);
   options.evaluate = false;
   return options;
 }

@@ -3,6 +3,7 @@
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -13,11 +14,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 48;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3, 48);
   options.momentum = 0.9;
   options.evaluate = false;
   return options;

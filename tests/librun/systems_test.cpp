@@ -20,6 +20,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -34,11 +35,7 @@ using test::Order;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3);
   options.evaluate = false;
   return options;
 }
