@@ -4,9 +4,9 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <unsupported/Eigen/NonLinearOptimization>
-#include <unsupported/Eigen/NumericalDiff>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -17,11 +17,15 @@ namespace {
 /// Residuals beyond so much of a step count in proportion, not squared.
 constexpr double kSoft = 0.03;
 constexpr double kVisible = 1e-3;
-/// Of the angles' length: from far away a longer one ends anywhere.
-constexpr double kFirstStep = 0.1;
+/// Of the squared slopes: from far away a bold first step ends anywhere.
+constexpr double kFirstDamping = 0.1;
+constexpr double kMostDamping = 1e12;  ///< no step helps
+constexpr double kDifference = 1e-4;   ///< of an angle, for derivatives
+constexpr double kSingular = 1e-30;
+constexpr double kLeastGain = 1e-8;  ///< of the squares, in one step
 /// At a limit itself nothing changes with the angle.
 constexpr double kInside = 0.999;
-constexpr int kMostEvaluations = 4000;
+constexpr int kMostRounds = 300;
 
 Seconds time_of(const StepWork& step, const Figures& figures) {
   return step_time(step, figures.device, figures.trainers.at(step.trainer));
@@ -94,11 +98,7 @@ double rounded(double value) {
 
 class Problem {
  public:
-  using Scalar = double;
-  using InputType = Eigen::VectorXd;
-  using ValueType = Eigen::VectorXd;
-  using JacobianType = Eigen::MatrixXd;
-  enum { InputsAtCompileTime = Eigen::Dynamic, ValuesAtCompileTime = Eigen::Dynamic };
+  using Values = std::vector<double>;
 
   Problem(const Figures& start, std::vector<const FitParameter*> parameters, std::vector<const StepWork*> runs)
       : start_(start), parameters_(std::move(parameters)), runs_(std::move(runs)), dtype_(runs_[0]->run.dtype) {
@@ -106,50 +106,43 @@ class Problem {
   }
 
   int inputs() const { return static_cast<int>(parameters_.size()); }
-  int values() const { return static_cast<int>(runs_.size()); }
 
   /// At `angles`, within limits: a parameter's logarithm goes with the sine between its limits' (as in James
   /// and Roos, Minuit, 1975), so that a step beyond one comes back. Around the middle an angle is a logarithm.
-  Figures figures(const InputType& angles) const {
+  Figures figures(const Values& angles) const {
     Figures figures = start_;
     for (int i = 0; i < inputs(); ++i) {
       const FitParameter& parameter = *parameters_[at(i)];
       const auto [middle, half] = span_of(parameter);
-      parameter.set(figures, dtype_, std::exp(middle + half * std::sin(angles[i] / half)));
+      parameter.set(figures, dtype_, std::exp(middle + half * std::sin(angles[at(i)] / half)));
     }
     return figures;
   }
 
-  InputType start() const {
-    InputType angles(inputs());
+  Values start() const {
+    Values angles;
     for (int i = 0; i < inputs(); ++i) {
       const FitParameter& parameter = *parameters_[at(i)];
       const auto [middle, half] = span_of(parameter);
       const double place = (std::log(parameter.get(start_, dtype_)) - middle) / half;
-      angles[i] = half * std::asin(std::clamp(place, -kInside, kInside));
+      angles.push_back(half * std::asin(std::clamp(place, -kInside, kInside)));
     }
     return angles;
   }
 
-  int operator()(const InputType& angles, ValueType& residuals) const {
+  Values residuals(const Values& angles) const {
     const Figures figures = this->figures(angles);
-    for (int i = 0; i < values(); ++i) {
-      const StepWork& step = *runs_[at(i)];
-      const double off = std::log(time_of(step, figures) / step.run.step) / kSoft;
-      const double weight = 1.0 / static_cast<double>(of_source_.at(step.source));
-      residuals[i] = std::copysign(std::sqrt(2 * weight * (std::sqrt(1 + off * off) - 1)), off);
+    Values all;
+    for (const StepWork* step : runs_) {
+      const double off = std::log(time_of(*step, figures) / step->run.step) / kSoft;
+      const double weight = 1.0 / static_cast<double>(of_source_.at(step->source));
+      all.push_back(std::copysign(std::sqrt(2 * weight * (std::sqrt(1 + off * off) - 1)), off));
     }
-    return 0;
+    return all;
   }
 
   Figures solve() const {
-    Eigen::NumericalDiff<Problem> problem(*this, 1e-8);
-    Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Problem>> solver(problem);
-    solver.parameters.maxfev = kMostEvaluations;
-    solver.parameters.factor = kFirstStep;
-    Eigen::VectorXd angles = start();
-    solver.minimize(angles);
-    Figures figures = this->figures(angles);
+    Figures figures = this->figures(fitted());
     for (const FitParameter* parameter : parameters_)
       parameter->set(figures, dtype_,
                      std::clamp(rounded(parameter->get(figures, dtype_)), parameter->least, parameter->most));
@@ -157,6 +150,62 @@ class Problem {
   }
 
  private:
+  static double squares(const Values& values) {
+    return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  }
+
+  /// (A + damping * diagonal of A) x = -b, by Cholesky; A is that of the rows of `slopes`, by parameter.
+  static Values step(const std::vector<Values>& slopes, const Values& now, double damping) {
+    const std::size_t n = slopes.size();
+    std::vector<Values> lower(n, Values(n));
+    Values x(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        double sum = std::inner_product(slopes[i].begin(), slopes[i].end(), slopes[j].begin(), 0.0);
+        if (i == j) sum += damping * sum + kSingular;
+        for (std::size_t k = 0; k < j; ++k) sum -= lower[i][k] * lower[j][k];
+        lower[i][j] = i == j ? std::sqrt(std::max(sum, kSingular)) : sum / lower[j][j];
+      }
+      x[i] = -std::inner_product(slopes[i].begin(), slopes[i].end(), now.begin(), 0.0);
+      for (std::size_t k = 0; k < i; ++k) x[i] -= lower[i][k] * x[k];
+      x[i] /= lower[i][i];
+    }
+    for (std::size_t i = n; i-- > 0;) {
+      for (std::size_t k = i + 1; k < n; ++k) x[i] -= lower[k][i] * x[k];
+      x[i] /= lower[i][i];
+    }
+    return x;
+  }
+
+  /// Levenberg-Marquardt with derivatives by differences (Marquardt, 1963): the damping falls where a step
+  /// helps and rises where it does not.
+  Values fitted() const {
+    Values angles = start(), now = residuals(angles);
+    double damping = kFirstDamping;
+    for (int round = 0; round < kMostRounds && damping < kMostDamping; ++round) {
+      std::vector<Values> slopes;
+      for (std::size_t p = 0; p < angles.size(); ++p) {
+        Values moved = angles;
+        moved[p] += kDifference;
+        slopes.push_back(residuals(moved));
+        for (std::size_t r = 0; r < now.size(); ++r) slopes[p][r] = (slopes[p][r] - now[r]) / kDifference;
+      }
+      for (; damping < kMostDamping; damping *= 4) {
+        const Values x = step(slopes, now, damping);
+        Values next = angles;
+        for (std::size_t p = 0; p < next.size(); ++p) next[p] += x[p];
+        Values found = residuals(next);
+        const double better = squares(now) - squares(found);
+        if (!(better > 0)) continue;
+        const bool over = better < kLeastGain * squares(now);
+        angles = std::move(next), now = std::move(found);
+        damping = over ? kMostDamping : damping / 10;
+        break;
+      }
+    }
+    return angles;
+  }
+
   const Figures& start_;
   std::vector<const FitParameter*> parameters_;
   std::vector<const StepWork*> runs_;

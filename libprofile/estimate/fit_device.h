@@ -57,7 +57,7 @@ struct DeviceFit {
 };
 
 /// Soft absolute loss, so that a few odd runs do not decide, every source weighing as much as another, and
-/// figures within their limits. Levenberg-Marquardt (More, 1978) with numerical derivatives, by Eigen. Throws
+/// figures within their limits. Levenberg-Marquardt (More, 1978) with numerical derivatives. Throws
 /// pp::Error (usage) for fewer than two runs for each parameter, runs of several types, an unknown parameter,
 /// and when no parameter can be seen. Time: O(sources * iterations * parameters * layers of all runs).
 DeviceFit fit_device(const Figures& start, std::span<const StepWork> runs, const FitOptions& options);

@@ -1,10 +1,10 @@
 """discover_tests.py EXECUTABLE OUTPUT.cmake [--tools FILE...] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
-[--timeout SECONDS]
+[--ranks SUITE]... [--timeout SECONDS]
 
 Asks a test executable for its cases and writes their CTest entries: one a suite, or with --tools, which they run, one a
 case.
---imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of SERIAL
-suites run alone.
+--imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of serial
+suites run alone, those of suites of ranks count as two processors.
 """
 
 import argparse
@@ -27,6 +27,8 @@ def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
         properties = {"LABELS": suite, "TIMEOUT": options.timeout}
         if suite in options.serial:
             properties["RUN_SERIAL"] = "TRUE"
+        if suite in options.ranks:
+            properties["PROCESSORS"] = "2"
         if options.tools:
             properties["REQUIRED_FILES"] = ";".join(options.tools)
         of_suite = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", default=[])
     parser.add_argument("--imitation", nargs="+", default=[])
     parser.add_argument("--serial", action="append", default=[])
+    parser.add_argument("--ranks", action="append", default=[])
     parser.add_argument("--timeout", default="300")
     options = parser.parse_args()
     listing = subprocess.run([options.executable, "--list-test-cases", "--reporters=xml"], check=True,

@@ -22,8 +22,6 @@ examples:
       -o model.json --weights weights.safetensors
   scripts/import-torch "my_model.py:make(layers=4)" --example tokens=int64:128:0..999 --example mask=int64:128:0..1 \\
       --loss mse --seed 3 -o model.json --weights weights.safetensors
-  scripts/import-torch torchvision.models:resnet18 --example float32:3x64x64 --loss cross_entropy --profile \\
-      --micro-batch-sizes 4,8 -o profile.json
 
 A SPEC is [NAME=]TYPE:SHAPE[:LOW..HIGH] for one sample: TYPE float32, int64 or uint8; SHAPE 3x64x64, or nothing for a
 number; HIGH is included. The names are those of forward()'s parameters; with NAME= the input is handed over by name.
@@ -40,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
                       help="an input of the module; several: in order")
     made.add_argument("--target", metavar="SPEC", action="append", default=[],
                       help="an input that only the loss reads (--loss module)")
-    made.add_argument("-o", dest="file", metavar="FILE", help="the model, or with --profile the profile")
+    made.add_argument("-o", dest="file", metavar="FILE", help="the model")
     made.add_argument("--output", metavar="NAME|INDEX",
                       help="of several tensors that the module returns the one that is its output (logits, or the only one)")
     made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
@@ -51,11 +49,6 @@ def parser() -> argparse.ArgumentParser:
                       help="what becomes a layer (module)")
     made.add_argument("--plan-only", action="store_true",
                       help="without weights: nothing is run or compared with the module, so pp-run refuses the model")
-    made.add_argument("--profile", action="store_true",
-                      help="-o FILE is a pp.profile with the model in it, measured in PyTorch")
-    made.add_argument("--device", default="cpu", help="of the profile: cpu, cuda or cuda:1 (cpu)")
-    made.add_argument("--threads", type=int, default=1, help="of the profile on a CPU (1)")
-    made.add_argument("--micro-batch-sizes", default="1,2,4,8", help="of the profile (1,2,4,8)")
     made.add_argument("--name", help="of the model (the factory's)")
     made.add_argument("--seed", type=int, default=0, help="for the factory's initial weights and the examples (0)")
     return made
@@ -76,17 +69,13 @@ def main(arguments: list[str]) -> int:
 
 def run(options: argparse.Namespace) -> None:
     require_torch("import-torch")
-    from . import factory, importer, profile
+    from . import factory, importer
     from .document import indented, marked, write_whole
     from .weights import encode
-    sizes = micro_batch_sizes(options.micro_batch_sizes)
-    if options.profile:
-        profile.device_of(options.device)
-    if options.plan_only and (options.profile or options.weights is not None):
-        raise Refused(f"--plan-only with --{'profile' if options.profile else 'weights'}: without weights nothing runs and "
-                      "nothing is there to write; leave one of the two out")
+    if options.plan_only and options.weights is not None:
+        raise Refused("--plan-only with --weights: without weights nothing is there to write; leave one of the two out")
     for place, flag in ((options.file, "-o"), (options.weights, "--weights")):
-        if place is None and (flag == "-o" or not options.profile and not options.plan_only):
+        if place is None and (flag == "-o" or not options.plan_only):
             raise Refused(f"{flag} FILE is missing")
         if place is not None and not os.path.isdir(os.path.dirname(place) or "."):
             raise Refused(f"{flag} {place}: there is no such folder")
@@ -108,13 +97,7 @@ def run(options: argparse.Namespace) -> None:
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights | imported.kept, imported.further))
         imported.document = marked(imported.document, "weights", os.path.basename(options.weights))
-    document = imported.document
-    if options.profile:
-        progress(f"measuring its layers on {options.device}")
-        settings = profile.Settings(options.device, options.threads, sizes)
-        document = profile.Profiler(imported, examples, settings).profile()
-        print(profile.summary(document), file=sys.stderr)
-    write_whole(options.file, (indented(document) + "\n").encode())
+    write_whole(options.file, (indented(imported.document) + "\n").encode())
 
 
 def find_tool() -> str | None:
@@ -139,13 +122,6 @@ def progress(step: str) -> None:
     """For who waits at a terminal: a model of some GB takes minutes."""
     if sys.stderr.isatty():
         print(f"import-torch: {step} ...", file=sys.stderr, flush=True)
-
-
-def micro_batch_sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(size) if size.isdigit() else 0 for size in text.split(","))
-    if min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
-        raise Refused(f"--micro-batch-sizes {text}: write sizes from 1 upwards, ascending, such as 1,2,4,8")
-    return sizes
 
 
 def summary(imported: Any) -> str:

@@ -7,6 +7,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -18,11 +19,7 @@ namespace {
 
 // Three mini-batches of 8 samples and one of 6 in an epoch.
 run::RunOptions options_of(int accumulate) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 30;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3, 30);
   options.evaluate = false;
   options.accumulate = accumulate;
   return options;

@@ -2,6 +2,7 @@
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
 #include "tests/librun/operation_counts.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -14,10 +15,7 @@ namespace {
 constexpr int kSteps = 24, kFrom = 14;
 
 pp::test::RunCounts counts_of(PlanSpec spec) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = spec.mini_batch * kSteps;
-  options.steps = kSteps;
+  run::RunOptions options = pp::test::synthetic_options(kSteps, spec.mini_batch * kSteps);
   options.learning_rate = 1e-4;
   return pp::test::count_operations(make_plan(spec), options, kFrom);
 }

@@ -12,6 +12,7 @@
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/thread_peers.h"
 #include "tests/support/torch_test.h"
 
@@ -26,11 +27,7 @@ using pp::test::Sharing;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3);
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -24,11 +25,7 @@ ModelGraph transformer() {
 }
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 5;  // three an epoch
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(5);  // three an epoch
   options.evaluate = false;
   return options;
 }

@@ -10,6 +10,7 @@
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/model_values.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
@@ -111,11 +112,7 @@ TEST_SUITE("librun/imported_fixture") {
     for (const std::string name : kFixtures) {
       CAPTURE(name);
       const Fixture f(name);
-      run::RunOptions options;
-      options.data = "synthetic";
-      options.synthetic_samples = 24;
-      options.steps = 3;
-      options.learning_rate = 0.05;
+      run::RunOptions options = pp::test::synthetic_options(3);
       options.initial_weights = f.weights_file;
       options.evaluate = false;
       PlanSpec spec{.model = f.model, .dtype = DType::bfloat16};

@@ -15,6 +15,7 @@
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -29,10 +30,7 @@ namespace {
 constexpr int kSamples = 2;  // of a micro-batch
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 16;
-  options.steps = 3;
+  run::RunOptions options = pp::test::synthetic_options(3, 16);
   options.learning_rate = 0.02;
   return options;
 }

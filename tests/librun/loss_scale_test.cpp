@@ -12,6 +12,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -22,11 +23,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions options_for(std::int64_t steps) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;  // twelve steps of 2 in each epoch
-  options.steps = steps;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(steps);  // twelve steps of 2 in each epoch
   options.evaluate = false;
   return options;
 }

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "libplan/search/planner.h"
+#include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/families/families.h"
@@ -17,6 +18,7 @@
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -260,6 +262,23 @@ TEST_SUITE("librun/memory") {
     check_close(peaks(model::build_family("lenet5"), 16, {3, 6}, "zb-h1"), 0.10);
     check_close(peaks(model::build_family("resnet18:image=32,width=8"), 8, {27}, "zb-h1"));
     check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}, "zb-h1"));
+  }
+
+  TEST_CASE("a stage that recomputes releases what its layers save") {
+    // gpipe, four micro-batches of two float32 samples in flight in stage 0: fc0 keeps x (40 bytes), tanh0 its
+    // result (48), which fc1 reads, tanh1 its result (48), which stage 1 reads.
+    profile::install_memory_meter();
+    PlanSpec spec{.model = test::mlp(2), .cuts = {4}, .schedule = "gpipe"};
+    const auto saved = [&] {
+      run::RunOptions options = test::synthetic_options(3);
+      options.evaluate = false;
+      return test::run_plan(make_plan(spec), options).report.workers[0].saved;
+    };
+    CHECK(saved() == Bytes(4 * (40 + 48 + 48)));
+    // Its own recompute keeps nothing: x is cut from the data again. One micro-batch is there again at a time,
+    // beside what stage 1 holds.
+    spec.recompute = {plan::Recompute::always, plan::Recompute::never};
+    CHECK(saved() <= Bytes(4 * 48 + (40 + 48 + 48)));
   }
 }
 

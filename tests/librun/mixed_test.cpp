@@ -18,6 +18,7 @@
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -31,10 +32,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 run::RunOptions options_of(std::int64_t steps) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = steps;
+  run::RunOptions options = pp::test::synthetic_options(steps);
   options.learning_rate = 0.01;
   options.weight_decay = 0.01;
   options.shuffle = false;
@@ -165,35 +163,6 @@ TEST_SUITE("librun/mixed") {
         const double way = (expected.last[i] - expected.first[i]).norm().item<double>();
         CHECK(way > 0);
         CHECK((master - expected.last[i]).norm().item<double>() < 0.02 * way);
-      }
-    }
-  }
-
-  TEST_CASE("with divided state, on ranks, limited and resumed: the bits of whole states in one process") {
-    using enum plan::OptimizerName;
-    for (const plan::OptimizerName optimizer : {sgd, adam, adamw, rmsprop, adagrad}) {
-      for (const int replicas : {2, 3}) {
-        PlanSpec spec{.model = pp::test::skip_mlp(64),
-                      .cuts = {2},
-                      .replicas = {replicas, 1},
-                      .mini_batch = 12,
-                      .micro_batches = 4,
-                      .optimizer = optimizer};
-        const plan::Plan whole = mixed_plan(spec);
-        spec.shard = plan::Shard::optimizer;
-        const plan::Plan divided = mixed_plan(spec);
-        run::RunOptions options = options_of(4);
-        options.clip_norm = 0.5;
-        options.loss_scale = 256;
-        const pp::test::Run expected = train(whole, options);
-        CHECK(pp::test::first_difference(expected.tensors, train(divided, options).tensors) == "");
-        CHECK(pp::test::first_difference(expected.tensors, train(divided, options, replicas + 1).tensors) ==
-              "");
-        for (const auto& [first, second] : {std::pair{divided, whole}, {whole, divided}, {divided, divided}}) {
-          const pp::test::Run parts = pp::test::run_parts({{first, 2}, {second, 4}}, options);
-          CHECK(pp::test::first_difference(expected.tensors, parts.tensors) == "");
-          CHECK(parts.report.step_losses == expected.report.step_losses);
-        }
       }
     }
   }

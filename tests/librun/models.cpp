@@ -1,5 +1,6 @@
 #include "tests/librun/models.h"
 
+#include <algorithm>
 #include <string>
 
 namespace pp::test {
@@ -106,6 +107,65 @@ ModelGraph regression() {
   Builder model("regression", {4});
   model.graph().targets = {{"y", {{2}, DType::float32}}};
   return model.linear("fc0", 6).add("tanh0", "tanh").linear("head", 2).finish("mse");
+}
+
+ModelGraph lora() {
+  const auto block = [](const std::string& name, const std::string& input) {
+    const auto linear = [&](const std::string& node, const std::string& from, int out, bool frozen) {
+      return R"({ "name": ")" + node + R"(", "op": "linear", "inputs": [")" + from +
+             R"("], "attributes": { "out_features": )" + std::to_string(out) +
+             (frozen ? R"( }, "frozen": true },)" : R"(, "bias": false } },)");
+    };
+    return R"({ "name": ")" + name + R"(", "op": "graph", "inputs": [")" + input + R"("], "nodes": [)" +
+           linear("q", input, 6, true) + linear("qa", input, 2, false) + linear("qb", "qa", 6, false) +
+           R"({ "name": "query", "op": "add", "inputs": ["q", "qb"] },)" + linear("k", input, 6, true) +
+           linear("v", input, 6, true) + linear("va", input, 2, false) + linear("vb", "va", 6, false) +
+           R"({ "name": "value", "op": "add", "inputs": ["v", "vb"] },
+              { "name": "mix", "op": "scaled_dot_product_attention", "inputs": ["query", "k", "value"] },)" +
+           linear("out", "mix", 6, true) + R"({ "name": "res", "op": "add", "inputs": ["out", ")" + input +
+           R"("] }], "outputs": ["res"] },)";
+  };
+  return parse_model(R"({ "format": "pp.model", "version": 1, "name": "lora",
+      "inputs": [{ "name": "x", "shape": [4, 6] }], "targets": [{ "name": "y", "dtype": "int64", "shape": [] }],
+      "layers": [
+        { "name": "embed", "op": "linear", "inputs": ["x"], "attributes": { "out_features": 6 }, "frozen": true },
+        { "name": "norm", "op": "layer_norm", "inputs": ["embed"], "frozen": true },)" +
+                     block("b0", "norm") + block("b1", "b0") + R"(
+        { "name": "flat", "op": "flatten", "inputs": ["b1"] },
+        { "name": "head", "op": "linear", "inputs": ["flat"], "attributes": { "out_features": 3 }, "frozen": true } ],
+      "outputs": ["head"], "loss": { "op": "cross_entropy", "inputs": ["head", "y"] } })");
+}
+
+ModelGraph frozen_embedding() {
+  return parse_model(R"({ "format": "pp.model", "version": 1, "name": "tied",
+      "inputs": [{ "name": "x", "dtype": "int64", "shape": [4] }],
+      "targets": [{ "name": "y", "dtype": "int64", "shape": [4] }],
+      "layers": [
+        { "name": "emb", "op": "embedding", "inputs": ["x"],
+          "attributes": { "num_embeddings": 11, "embedding_dim": 6 }, "frozen": true },
+        { "name": "fc0", "op": "linear", "inputs": ["emb"], "attributes": { "out_features": 6 } },
+        { "name": "tanh", "op": "tanh", "inputs": ["fc0"] },
+        { "name": "norm", "op": "layer_norm", "inputs": ["tanh"] },
+        { "name": "fc1", "op": "linear", "inputs": ["norm"], "attributes": { "out_features": 6 } },
+        { "name": "head", "op": "linear", "inputs": ["fc1"],
+          "attributes": { "out_features": 11, "bias": false }, "weights_of": "emb" } ],
+      "outputs": ["head"], "loss": { "op": "cross_entropy", "inputs": ["head", "y"] } })");
+}
+
+ModelGraph cut_off() {
+  ModelGraph model = mlp(3);
+  Layer cut{"cut", "aten", {"tanh1"}, {}};
+  cut.call = AtenCall{.target = "aten::detach",
+                      .arguments = {{"self", {TensorArgument{}}}},
+                      .parameters = {},
+                      .buffers = {},
+                      .constants = {},
+                      .outputs = {{{{6}}}}};
+  std::ranges::find(model.layers, "fc2", &Layer::name)->inputs = {"cut"};
+  model.layers.insert(model.layers.begin() + 4, cut);
+  model.layers.push_back({"aux", "linear", {"tanh1"}, {{"out_features", std::int64_t{2}}}});
+  model.outputs.push_back("aux");
+  return model;
 }
 
 }  // namespace pp::test

@@ -20,5 +20,12 @@ pp::ModelGraph skip_mlp(int width = 6);
 pp::ModelGraph product();
 /// Regression: a linear, tanh, a linear, mse.
 pp::ModelGraph regression();
+/// x [4, 6] -> embed -> two blocks of attention with low-rank additions to query and value -> head. Only the
+/// additions train.
+pp::ModelGraph lora();
+/// A frozen embedding that is the head, too.
+pp::ModelGraph frozen_embedding();
+/// fc0 and fc1 stand before a detach; a second head, "aux", is read by no loss.
+pp::ModelGraph cut_off();
 
 }  // namespace pp::test

@@ -1,4 +1,5 @@
-// Trainings on several ranks, which are threads here: the same bits as in one process.
+// Trainings on several ranks, which are threads here: messages, checkpoints and what differs from one process.
+// That they have its bits, whatever is combined: promises_test.cpp.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -64,41 +65,6 @@ void train_seven_steps(const plan::Plan& plan, run::RunOptions options, const fs
 }  // namespace
 
 TEST_SUITE("librun/ranks") {
-  TEST_CASE("every schedule on 2, 3 and 4 ranks of 1 or 2 workers: the bits of one process") {
-    int count = 0;
-    for (const pp::test::RankCase& one : pp::test::rank_cases()) {
-      CAPTURE(one.name);
-      const plan::Plan plan = make_plan(one.spec);
-      check_same(one.ranks, plan, rank_options(plan));
-      ++count;
-    }
-    CHECK(count >= 60);
-  }
-
-  TEST_CASE(
-      "decisions of all workers, shared weights, batch norm and half precision: the bits of one process") {
-    const ModelGraph language = model::build_family(
-        "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0.2,tied=1");
-    for (const PlanSpec& spec :
-         {PlanSpec{.model = pp::test::residual_net(), .cuts = {4, 9}, .replicas = {1, 2, 1}},
-          PlanSpec{
-              .model = pp::test::residual_net(), .cuts = {4, 9}, .memory_format = MemoryFormat::channels_last},
-          PlanSpec{.model = pp::test::shared_mlp(), .cuts = {3, 6}},
-          PlanSpec{.model = language, .cuts = {2, 4}}}) {
-      const plan::Plan plan = make_plan(spec);
-      CAPTURE(plan.model.name);
-      run::RunOptions options = rank_options(plan);
-      options.clip_norm = 0.5;
-      options.on_nan = run::OnNan::skip;
-      options.accumulate = 2;
-      options.steps = 6;
-      check_same(3, plan, options);
-      run::RunOptions half = rank_options(plan);
-      half.autocast = Autocast::bfloat16;
-      check_same(2, plan, half);
-    }
-  }
-
   TEST_CASE("a copy of shared weights on a rank without their owner is loaded as well") {
     const TestFolder folder;
     const plan::Plan plan = make_plan({.model = pp::test::shared_mlp(), .cuts = {3, 6}});
@@ -192,16 +158,10 @@ TEST_SUITE("librun/ranks") {
   // The skip's layer of 1 MiB is a bucket of its own; where a replica has no micro-batch, its share is zero.
   TEST_CASE("all-reduces beside the last backward, where the plan counts on them: the bits of one process") {
     for (PlanSpec spec :
-         {PlanSpec{.model = pp::test::mlp(8), .schedule = "data-parallel", .micro_batches = 4},
-          PlanSpec{.model = pp::test::skip_mlp(512), .schedule = "data-parallel", .micro_batches = 2},
-          PlanSpec{.model = pp::test::residual_net(), .cuts = {4}, .micro_batches = 4},
+         {PlanSpec{.model = pp::test::skip_mlp(512), .schedule = "data-parallel", .micro_batches = 2},
           PlanSpec{.model = pp::test::shared_mlp(), .cuts = {3}, .schedule = "gpipe"},
-          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "hybrid"},
-          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "pipedream", .micro_batches = 1},
-          PlanSpec{.model = pp::test::residual_net(), .cuts = {4}, .schedule = "2bw"},
-          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "macrobatch"},
-          PlanSpec{.model = pp::test::mlp(8), .cuts = {4, 8, 12}, .schedule = "chimera"}}) {
-      if (spec.schedule != "chimera") spec.replicas.assign(spec.cuts.size() + 1, 2);
+          PlanSpec{.model = pp::test::mlp(8), .cuts = {4}, .schedule = "pipedream", .micro_batches = 1}}) {
+      spec.replicas.assign(spec.cuts.size() + 1, 2);
       if (spec.schedule == "data-parallel") spec.replicas = {3};
       spec.all_reduce_overlap = 0.5;
       const plan::Plan plan = make_plan(spec);

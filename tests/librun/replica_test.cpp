@@ -3,6 +3,7 @@
 #include "tests/librun/jobs.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -15,11 +16,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 4;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(4);
   options.evaluate = false;
   return options;
 }
@@ -51,26 +48,6 @@ struct Replicas {
 }  // namespace
 
 TEST_SUITE("librun/replica") {
-  TEST_CASE("replicated plans equal the single device within rounding") {
-    PlanSpec spec{.model = test::residual_net(), .cuts = {6}, .mini_batch = 12, .micro_batches = 6};
-    const test::Trained expected = test::train_alone(make_plan(spec), short_run());
-    const std::vector<std::vector<int>> all{{2, 1}, {1, 2}, {2, 2}, {3, 1}};
-    for (const auto& replicas : all) {
-      for (const char* schedule : {"gpipe", "1f1b"}) {
-        CAPTURE(replicas[0]);
-        CAPTURE(replicas[1]);
-        spec.replicas = replicas;
-        spec.schedule = schedule;
-        const test::Run found = test::run_plan(make_plan(spec), short_run());
-        CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
-        REQUIRE(found.report.step_losses.size() == expected.losses.size());
-        for (std::size_t i = 0; i < expected.losses.size(); ++i) {
-          CHECK(found.report.step_losses[i] == doctest::Approx(expected.losses[i]).epsilon(1e-5));
-        }
-      }
-    }
-  }
-
   TEST_CASE(
       "row 2: data parallelism, replicas of the model with the same bits, which are one batch's to rounding") {
     PlanSpec spec{.model = test::mlp(2), .schedule = "data-parallel", .mini_batch = 12, .micro_batches = 1};
@@ -84,28 +61,6 @@ TEST_SUITE("librun/replica") {
     CHECK(test::first_difference(replicas.tensors(0, 0), replicas.tensors(1, 0)) == "");
     CHECK(test::first_difference(replicas.tensors(0, 0), replicas.tensors(2, 0)) == "");
     CHECK(test::largest_difference(expected.tensors, replicas.tensors(0, 0)) < 1e-6);
-  }
-
-  TEST_CASE("gpipe-reverse with replicas equals the single device within rounding") {
-    PlanSpec spec{.model = test::residual_net(), .cuts = {6}, .mini_batch = 12, .micro_batches = 6};
-    const test::Trained expected = test::train_alone(make_plan(spec), short_run());
-    spec.replicas = {2, 2};
-    spec.schedule = "gpipe-reverse";
-    CHECK(test::largest_difference(expected.tensors, test::run_plan(make_plan(spec), short_run()).tensors) <
-          1e-5);
-  }
-
-  TEST_CASE("copies of tied weights in replicated stages equal the single device within rounding") {
-    // The cut leaves two of the three users in stage 0.
-    PlanSpec spec{.model = test::shared_mlp(), .cuts = {5}, .mini_batch = 12, .micro_batches = 6};
-    const test::Trained expected = test::train_alone(make_plan(spec), short_run());
-    for (const std::vector<int>& replicas : {std::vector{2, 1}, {1, 3}, {2, 2}}) {
-      CAPTURE(replicas[0]);
-      CAPTURE(replicas[1]);
-      spec.replicas = replicas;
-      const test::Run found = test::run_plan(make_plan(spec), short_run());
-      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
-    }
   }
 
   TEST_CASE("all replicas of a stage hold bit-identical weights and running statistics") {

@@ -1,4 +1,5 @@
-// A training that is cut into several runs ends as one that is not, whichever plans run the parts.
+// Trainings that are cut into several runs: checkpoints, what they say and cost. That such a training ends as
+// one that is not: promises_test.cpp.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -10,7 +11,6 @@
 #include "libprofile/model/families/families.h"
 #include "librun/checkpoint/weights.h"
 #include "tests/librun/folder.h"
-#include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/synthetic_options.h"
@@ -31,23 +31,6 @@ run::RunOptions options_for(std::int64_t steps) {
   return options;
 }
 
-struct Jobs {
-  std::string name;
-  ModelGraph model;
-  std::vector<int> one, other;  ///< cuts
-};
-
-// At these cuts every sum of gradients has the order that it has on one device.
-std::vector<Jobs> jobs() {
-  return {
-      {"dropout", test::dropout_mlp(), {3}, {2, 5}},
-      {"batch norm and skips", test::residual_net(), {6}, {2, 10}},
-      {"shared weights in two stages", test::shared_mlp(), {4}, {3, 6}},
-      {"imported residual block", test::imported_residual(), {3}, {2, 4}},
-      {"imported attention", test::imported_attention(), {4}, {2, 5}},
-      {"recurrence", model::build_family("gnmt:layers=2,width=8,vocabulary=13,source=5,target=4"), {3}, {5}}};
-}
-
 }  // namespace
 
 TEST_SUITE("librun/resume") {
@@ -65,63 +48,6 @@ TEST_SUITE("librun/resume") {
     spec.memory_format = MemoryFormat::contiguous;
     const test::Run mixed = test::run_parts({{last, 3}, {make_plan(spec), 5}, {last, 7}}, options_for(7));
     CHECK(test::largest_difference(whole.tensors, mixed.tensors) < 1e-9);
-  }
-
-  TEST_CASE("any plan goes on from any plan's checkpoint: weights and losses are those of one device") {
-    using enum plan::OptimizerName;
-    for (const plan::OptimizerName optimizer : {sgd, adamw, rmsprop, adagrad}) {
-      for (const Jobs& job : jobs()) {
-        CAPTURE(job.name);
-        PlanSpec spec{.model = job.model, .optimizer = optimizer};
-        const test::Trained expected = test::train_alone(make_plan(spec), options_for(7));
-        PlanSpec other = spec;
-        spec.cuts = job.one;
-        other.cuts = job.other;
-        other.schedule = "gpipe";
-        other.recompute = {plan::Recompute::always};
-        // Step 2 is within the first epoch, step 5 within the second.
-        const test::Run found = test::run_parts(
-            {{make_plan(spec), 2}, {make_plan(other), 5}, {make_plan(spec), 7}}, options_for(7));
-        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-        CHECK(found.report.step_losses == expected.losses);
-      }
-    }
-  }
-
-  TEST_CASE("steps of several mini-batches go on in the middle of an epoch, on another plan") {
-    run::RunOptions options = options_for(7);
-    options.synthetic_samples = 38;  // mini-batches 8, 8 | 8, 8 | 6: three steps in an epoch
-    options.accumulate = 2;
-    PlanSpec spec{.model = test::residual_net()};
-    const test::Trained expected = test::train_alone(make_plan(spec), options);
-    spec.cuts = {6};
-    PlanSpec other{.model = spec.model, .cuts = {2, 10}, .schedule = "gpipe"};
-    const test::Run found =
-        test::run_parts({{make_plan(spec), 2}, {make_plan(other), 4}, {make_plan(spec), 7}}, options);
-    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-    CHECK(found.report.step_losses == expected.losses);
-  }
-
-  TEST_CASE("asynchronous trainings go on as if they had not ended, with the same interval") {
-    for (const plan::WeightPolicy policy : {plan::WeightPolicy::stash, plan::WeightPolicy::vertical_sync,
-                                            plan::WeightPolicy::two_buffered, plan::WeightPolicy::predict}) {
-      CAPTURE(name_of(policy));
-      const bool aggregates = policy == plan::WeightPolicy::two_buffered;
-      const plan::Plan plan = make_plan({.model = test::mlp(3),
-                                         .cuts = {2, 4},
-                                         .schedule = aggregates ? "2bw" : "pipedream",
-                                         .mini_batch = 4,
-                                         .micro_batches = aggregates ? 4 : 1,
-                                         .dtype = DType::float64,
-                                         .policy = policy});
-      run::RunOptions options = options_for(18);  // six steps of 4 in each epoch
-      options.momentum = 0.9;
-      options.checkpoint_steps = 4;
-      const test::Run expected = test::run_parts({{plan, 18}}, options);
-      const test::Run found = test::run_parts({{plan, 4}, {plan, 8}, {plan, 18}}, options);
-      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-      CHECK(found.report.step_losses == expected.report.step_losses);
-    }
   }
 
   TEST_CASE("epochs are numbered and their losses averaged over all parts") {

@@ -1,9 +1,9 @@
 // Whole pipelines side by side under the schedules that place their stages: trained as as many replicas of each
-// stage train, on threads and on ranks.
+// stage train. What else they promise: promises_test.cpp.
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"
-#include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
 
@@ -14,11 +14,7 @@ using namespace pp;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 48;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3, 48);
   options.momentum = 0.9;
   options.evaluate = false;
   return options;
@@ -32,7 +28,7 @@ struct Kind {
 
 const std::vector<Kind> kKinds{{"interleaved", 2, 2}, {"interleaved", 1, 3}, {"looped-bfs", 2, 2},
                                {"zb-h1", 2, 1},       {"zb-h1", 3, 1},       {"zb-h2", 2, 1},
-                               {"zb-v", 2, 2},        {"dualpipe-v", 2, 2},  {"chimera", 2, 1}};
+                               {"zb-v", 2, 2},        {"dualpipe-v", 2, 2}};
 
 std::vector<int> first_cuts(int stages) {
   std::vector<int> cuts;
@@ -62,65 +58,34 @@ PlanSpec plain(PlanSpec spec, int pipelines) {
 }  // namespace
 
 TEST_SUITE("librun/side_by_side") {
-  TEST_CASE("pipelines side by side: the bits of as many replicas of each stage, one device's to rounding") {
-    const ModelGraph models[] = {pp::test::mlp(4),
-                                 model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,"
-                                                     "dropout=0.3")};
+  TEST_CASE("pipelines side by side have the bits of as many replicas of each stage") {
+    const ModelGraph model = model::build_family("mlp:inputs=12,width=16,layers=4,classes=4,dropout=0.3");
     int compared = 0;
-    for (const ModelGraph& model : models) {
-      for (const Kind& kind : kKinds) {
-        for (const int pipelines : {1, 2, 3}) {
-          for (const int share : {2, 4}) {
-            if (pipelines * share > 12) continue;
-            const std::string name(kind.schedule);
-            CAPTURE(name);
-            CAPTURE(kind.places);
-            CAPTURE(pipelines);
-            CAPTURE(share);
-            const PlanSpec spec = spec_of(kind, pipelines, pipelines * share, model);
-            plan::Plan plan;
-            try {
-              plan = make_plan(spec);
-            } catch (const Error&) {
-              continue;  // micro-batches that the schedule does not take
-            }
-            plan::check_plan(plan);
-            const pp::test::Run found = pp::test::run_plan(plan, short_run());
-            // Chimera's second copy of a stage is a replica, too, with other micro-batches than 1F1B's.
-            const bool same_sums = name != "chimera";
-            const pp::test::Run expected = pp::test::run_plan(make_plan(plain(spec, pipelines)), short_run());
-            if (same_sums) {
-              CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
-              CHECK(found.report.step_losses == expected.report.step_losses);
-            }
-            CHECK(pp::test::largest_difference(
-                      pp::test::train_alone(make_plan(plain(spec, 1)), short_run()).tensors, found.tensors) <
-                  1e-5);
-            ++compared;
-          }
-        }
-      }
-    }
-    CHECK(compared > 60);
-  }
-
-  TEST_CASE("on two ranks: every bit of the threads") {
     for (const Kind& kind : kKinds) {
-      CAPTURE(kind.schedule);
-      PlanSpec spec = spec_of(kind, 2, 8, pp::test::mlp(4));
-      plan::Plan plan = make_plan(spec);
-      const pp::test::Run expected = pp::test::run_plan(plan, short_run());
-      // Each pipeline on a rank of its own, then the replicas of a place on different ones in turn.
-      for (const bool apart : {true, false}) {
-        for (std::size_t w = 0; w < plan.workers.size(); ++w) {
-          const int rank = apart ? static_cast<int>(w % 2) : static_cast<int>(2 * w / plan.workers.size());
-          plan.workers[w].rank = rank;
-          plan.devices[w].node = rank == 0 ? "a" : "b";
+      for (const int pipelines : {2, 3}) {
+        for (const int share : {2, 4}) {
+          const std::string name(kind.schedule);
+          CAPTURE(name);
+          CAPTURE(kind.places);
+          CAPTURE(pipelines);
+          CAPTURE(share);
+          const PlanSpec spec = spec_of(kind, pipelines, pipelines * share, model);
+          plan::Plan plan;
+          try {
+            plan = make_plan(spec);
+          } catch (const Error&) {
+            continue;  // micro-batches that the schedule does not take
+          }
+          plan::check_plan(plan);
+          const pp::test::Run found = pp::test::run_plan(plan, short_run());
+          const pp::test::Run expected = pp::test::run_plan(make_plan(plain(spec, pipelines)), short_run());
+          CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
+          CHECK(found.report.step_losses == expected.report.step_losses);
+          ++compared;
         }
-        const pp::test::Run found = pp::test::run_on(2, plan, short_run());
-        CHECK(pp::test::first_difference(expected.tensors, found.tensors) == "");
       }
     }
+    CHECK(compared > 20);
   }
 }
 

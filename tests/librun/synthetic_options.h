@@ -7,11 +7,11 @@
 
 namespace pp::test {
 
-/// Synthetic samples, 24 in an epoch: with mini-batches of 8 three steps.
-inline run::RunOptions synthetic_options(std::int64_t steps) {
+/// Of 24 samples in an epoch, mini-batches of 8 are three steps.
+inline run::RunOptions synthetic_options(std::int64_t steps, int samples = 24) {
   run::RunOptions options;
   options.data = "synthetic";
-  options.synthetic_samples = 24;
+  options.synthetic_samples = samples;
   options.steps = steps;
   options.learning_rate = 0.05;
   return options;

@@ -1,7 +1,8 @@
 // What pipeline systems promise of their trainings: of the table of 35 statements that
 // tests/libplan/systems_test.cpp tests by lists and arithmetic, the rows that need a training, each case named
 // after its row. Row 2 stands in replica_test.cpp, 3 and 26 to 28 in server/served_test.cpp, 14 to 17, 22
-// and 23 in delay_test.cpp, 21 in harmony_test.cpp, 24 in partime_test.cpp, 25 in infer/.
+// and 23 in delay_test.cpp, 19 and 30 to 34 in promises_test.cpp, 21 in harmony_test.cpp, 24 in
+// partime_test.cpp, 25 in infer/.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -19,6 +20,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/silent_profiling.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/librun/whole_model.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -33,11 +35,7 @@ using test::Order;
 namespace {
 
 run::RunOptions short_run() {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 24;
-  options.steps = 3;
-  options.learning_rate = 0.05;
+  run::RunOptions options = pp::test::synthetic_options(3);
   options.evaluate = false;
   return options;
 }
@@ -124,26 +122,10 @@ double near(double expected, double tolerance, const std::function<double()>& me
 }  // namespace
 
 TEST_SUITE("librun/systems") {
-  TEST_CASE("row 1: naive model parallelism trains to one device's bits while all workers but one wait") {
+  TEST_CASE("row 1: naive model parallelism trains to one device's bits") {
     std::vector<PlanSpec> specs = four_stages();
     for (PlanSpec& spec : specs) spec.micro_batches = 1;
     check_bits(specs, {"naive"});
-    // Layers of about a millisecond, so that handing over takes no share of the step.
-    PlanSpec spec{.model = model::build_family("mlp:inputs=256,width=256,layers=6,classes=256"),
-                  .schedule = "naive",
-                  .mini_batch = 1024,
-                  .micro_batches = 1};
-    run::RunOptions options = short_run();
-    options.synthetic_samples = spec.mini_batch;
-    options.steps = 12;
-    for (const std::vector<int>& cuts : {std::vector{5}, {4, 8}}) {
-      spec.cuts = cuts;
-      const double k = static_cast<double>(cuts.size()) + 1;
-      CAPTURE(k);
-      const double bubble = near(
-          (k - 1) / k, 0.05, [&] { return test::run_plan(make_plan(spec), options).report.bubble_fraction; });
-      CHECK(std::abs(bubble - (k - 1) / k) < 0.05);
-    }
   }
 
   TEST_CASE("row 4: GPipe's gradients are those of accumulation over M, all M micro-batches in flight") {
@@ -216,6 +198,34 @@ TEST_SUITE("librun/systems") {
     }
   }
 
+  TEST_CASE("row 18: PipeDream-Flush has the gradients of accumulation, and min(K-s, M) in flight") {
+    CHECK(peaks_in_flight(check_bits(four_stages(), {"1f1b"})) == std::vector{4, 3, 2, 1});
+    std::vector<PlanSpec> specs = four_stages();
+    for (PlanSpec& spec : specs) spec.micro_batches = 2;
+    CHECK(peaks_in_flight(check_bits(specs, {"1f1b"})) == std::vector{2, 2, 2, 1});
+  }
+}
+
+TEST_SUITE("librun/systems/times") {
+  TEST_CASE("row 1: while one worker of naive model parallelism computes, all others wait") {
+    // Layers of about a millisecond, so that handing over takes no share of the step.
+    PlanSpec spec{.model = model::build_family("mlp:inputs=256,width=256,layers=6,classes=256"),
+                  .schedule = "naive",
+                  .mini_batch = 1024,
+                  .micro_batches = 1};
+    run::RunOptions options = short_run();
+    options.synthetic_samples = spec.mini_batch;
+    options.steps = 12;
+    for (const std::vector<int>& cuts : {std::vector{5}, {4, 8}}) {
+      spec.cuts = cuts;
+      const double k = static_cast<double>(cuts.size()) + 1;
+      CAPTURE(k);
+      const double bubble = near(
+          (k - 1) / k, 0.05, [&] { return test::run_plan(make_plan(spec), options).report.bubble_fraction; });
+      CHECK(std::abs(bubble - (k - 1) / k) < 0.05);
+    }
+  }
+
   TEST_CASE("row 11: a profile has each layer's times and bytes, which add up to what a training takes") {
     // Linears of 64 -> 512, 512 -> 512 and 512 -> 10, a relu behind each of the first two; 256 samples of
     // floats. A linear keeps its input for the backward, which is what the relu before it has kept already.
@@ -264,67 +274,6 @@ TEST_SUITE("librun/systems") {
       return sum / measured;
     });
     CHECK(std::abs(ratio - 1) < 0.2);
-  }
-
-  TEST_CASE("row 18: PipeDream-Flush has the gradients of accumulation, and min(K-s, M) in flight") {
-    CHECK(peaks_in_flight(check_bits(four_stages(), {"1f1b"})) == std::vector{4, 3, 2, 1});
-    std::vector<PlanSpec> specs = four_stages();
-    for (PlanSpec& spec : specs) spec.micro_batches = 2;
-    CHECK(peaks_in_flight(check_bits(specs, {"1f1b"})) == std::vector{2, 2, 2, 1});
-  }
-
-  TEST_CASE("row 19: DAPPLE's early backwards, PA and PB, have the gradients of accumulation") {
-    check_bits(four_stages(), {"dapple-pa", "dapple-pb"});
-  }
-
-  TEST_CASE("row 30: two pipelines of two stages have the gradients of accumulation over both") {
-    check_bits(four_stages(), {"hybrid"});  // one pipeline
-    for (PlanSpec& spec : four_stages()) {
-      CAPTURE(spec.model.name);
-      spec.cuts = {6};
-      const test::Trained expected = test::train_alone(make_plan(spec), short_run());
-      spec.schedule = "hybrid";
-      spec.replicas = {2, 2};
-      const plan::Plan plan = make_plan(spec);
-      REQUIRE(plan.workers.size() == 4);
-      CHECK(test::largest_difference(accumulated_gradient(plan, Order::ascending), first_gradient(plan)) <
-            1e-6);
-      CHECK(test::largest_difference(expected.tensors, test::run_plan(plan, short_run()).tensors) < 1e-6);
-    }
-  }
-
-  TEST_CASE("row 31: interleaved stages have the gradients of accumulation") {
-    check_bits(four_stages(), {"interleaved"});
-    // Three chunks a worker, in a model of 17 layers.
-    PlanSpec spec{.model = test::mlp(8), .cuts = {3, 6, 9, 12, 15}, .chunks = 3};
-    check_bits({spec}, {"interleaved"});
-  }
-
-  TEST_CASE(
-      "row 32: looped BFS, as gpipe-reverse, has the gradients of accumulation from the last to the first") {
-    check_bits(four_stages(), {"looped-bfs", "gpipe-reverse"}, Order::descending);
-  }
-
-  TEST_CASE("row 33: zero-bubble schedules, whose backwards are split, have the gradients of accumulation") {
-    check_bits(four_stages(), {"zb-h1", "zb-h2", "zb-v"});
-  }
-
-  TEST_CASE("row 34: DualPipeV has the gradients of accumulation, Chimera adds two partial sums of them") {
-    check_bits(four_stages(), {"dualpipe-v"});
-    for (PlanSpec& spec : four_stages()) {
-      CAPTURE(spec.model.name);
-      spec.schedule = "chimera";
-      const plan::Plan plan = make_plan(spec);
-      CHECK(test::largest_difference(accumulated_gradient(plan, Order::ascending), first_gradient(plan)) <
-            1e-6);
-      const test::Trained expected = test::train_alone(plan, short_run());
-      const test::Run found = test::run_plan(plan, short_run()), again = test::run_plan(plan, short_run());
-      // float32 of size 1 after three steps; a lost or doubled gradient changes the second digit.
-      CHECK(test::largest_difference(expected.tensors, found.tensors) < 1e-5);
-      CHECK(test::first_difference(found.tensors, again.tensors) == "");
-      // Losses of the first step come before any sum.
-      CHECK(found.report.step_losses.front() == expected.losses.front());
-    }
   }
 }
 

@@ -8,9 +8,7 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
-from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -20,7 +18,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from import_torch import data, factory, importer, profile, weights  # noqa: E402
+from import_torch import data, factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.refused import Refused  # noqa: E402
 
@@ -513,86 +511,6 @@ class Refusals(unittest.TestCase):
                 factory.parse_example(text)
 
 
-class IdleGpu:
-    """The clock of a GPU that does nothing but wait when it is told to: work takes it no time, behind the wait."""
-
-    def __init__(self):
-        self.free = 0.0
-        gpu = self
-
-        class Event:
-            def __init__(self, enable_timing):
-                self.at = None
-
-            def record(self):
-                self.at = gpu.now()
-
-            def elapsed_time(self, later):
-                return (later.at - self.at) * 1e3
-        self.fakes = {"Event": Event, "_sleep": self.sleep, "synchronize": lambda: None}
-
-    def now(self):
-        return max(self.free, time.perf_counter())
-
-    def sleep(self, cycles):
-        self.free = self.now() + cycles / 1e9
-
-
-class Profiles(unittest.TestCase):
-    def profile(self, module, *examples, **options):
-        made = imported(module, *examples, **options)
-        given = [factory.parse_example(text) for text in examples]
-        factory.name_inputs(module, given)
-        return profile.Profiler(made, given, profile.Settings(sizes=(2, 4), budget_s=0.0)).profile()
-
-    def test_bytes_are_counted(self):
-        # relu keeps its output (4 x 6 floats), which the second linear keeps as well: it counts once, there; the first
-        # linear keeps its input (4 x 5 floats), which is older than the layer.
-        made = self.profile(nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)), "float32:5",
-                            loss="cross_entropy")
-        points = [layer["points"][1] for layer in made["layers"]]
-        self.assertEqual([point["output_bytes"] for point in points], [96, 96, 48])
-        self.assertEqual([point["saved_bytes"] for point in points], [80, 96, 0])
-        self.assertEqual([point["saved_input_bytes"] for point in points], [80, 0, 0])
-        self.assertEqual([layer["parameter_count"] for layer in made["layers"]], [36, 0, 21])
-
-    def test_the_document_is_complete(self):
-        made = self.profile(nn.Sequential(nn.Linear(5, 6)), "float32:5", loss="mse")
-        self.assertEqual(made["micro_batch_sizes"], [2, 4])
-        for layer in [*made["layers"], made["loss"]]:
-            for point, size in zip(layer["points"], (2, 4), strict=True):
-                self.assertEqual(point["micro_batch_size"], size)
-                for key in ("forward_s", "backward_s"):
-                    self.assertLessEqual(point[key]["low"], point[key]["median"])
-                    self.assertEqual(point[key]["samples"], profile.FEWEST)
-
-    def test_laps_of_a_gpu_are_its_own_and_not_the_hosts(self):
-        made = imported(nn.Sequential(nn.Linear(5, 6), nn.ReLU()), "float32:5", loss="mse")
-        given = [factory.parse_example("input=float32:5")]
-        profiler = profile.Profiler(made, given, profile.Settings(budget_s=0.0))
-        profiler.cuda = True
-        with mock.patch.multiple(torch.cuda, **IdleGpu().fakes):
-            for time_of_lap in profiler.times(2):
-                self.assertEqual(time_of_lap["median"], 0.0)
-
-    def test_devices_that_are_not_there_are_refused(self):
-        for text in ("gpu", "cpu:1", "cuda:x", "cuda:999"):
-            with self.assertRaisesRegex(Refused, f"--device {text}"):
-                profile.device_of(text)
-
-    def test_a_skip_brings_its_gradient_to_its_producer(self):
-        block = module_of(lambda self, x: self.b(self.a(x)) + self.a(x), a=nn.Linear(4, 4), b=nn.Linear(4, 4))
-        made = imported(block, "float32:4", loss="mse")
-        given = [factory.parse_example("x=float32:4")]
-        run = profile.Pass(profile.Profiler(made, given, profile.Settings()), 3)
-        for k in range(len(made.document["layers"])):
-            run.forward(k)
-        run.loss().backward()
-        for k in reversed(range(len(made.document["layers"]))):
-            run.backward(k)
-        self.assertTrue(all(run.model.weights[name].grad is not None for name in made.trained))
-
-
 class Files(unittest.TestCase):
     def run_tool(self, *arguments, code):
         done = subprocess.run([sys.executable, ROOT / "scripts/import-torch", *arguments], capture_output=True,
@@ -633,7 +551,7 @@ class Files(unittest.TestCase):
             self.assertRegex(done.stderr, rf"^{script}: .* has no torch; install it \(pip install torch==2.11.0\).*\n$")
 
     def test_help_has_examples(self):
-        self.assertEqual(self.run_tool("--help", code=0).stdout.count("  scripts/import-torch "), 4)
+        self.assertEqual(self.run_tool("--help", code=0).stdout.count("  scripts/import-torch "), 3)
 
     def test_weights_come_back_as_they_were(self):
         tensors = {"a": torch.randn(2, 3), "b": torch.tensor(7), "c": torch.randn(4).bfloat16(), "d": torch.zeros(0, 2)}

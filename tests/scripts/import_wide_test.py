@@ -242,11 +242,10 @@ class WithoutWeights(unittest.TestCase):
         self.assertIn("register it with persistent=True", str(caught.exception))
 
     def test_nothing_else_goes_with_it(self):
-        for options, what in ((("--weights", "w"), "--weights"), (("--profile",), "--profile")):
-            done = subprocess.run([sys.executable, ROOT / "scripts" / "import-torch", "a:b", "--plan-only", "-o", "m.json",
-                                   *options], capture_output=True, text=True)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(f"--plan-only with {what}", done.stderr)
+        done = subprocess.run([sys.executable, ROOT / "scripts" / "import-torch", "a:b", "--plan-only", "-o", "m.json",
+                               "--weights", "w"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--plan-only with --weights", done.stderr)
 
 
 class Table(unittest.TestCase):

@@ -19,6 +19,7 @@
 #include "tests/librun/folder.h"
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/schema.h"
 #include "tests/support/small_families.h"
@@ -41,10 +42,7 @@ ModelGraph translator() {
 }
 
 NamedTensors trained(const ModelGraph& model) {
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 40;
-  options.steps = 15;
+  run::RunOptions options = pp::test::synthetic_options(15, 40);
   options.learning_rate = 0.5;
   options.evaluate = false;
   return test::run_plan(make_plan({.model = model}), options).tensors;

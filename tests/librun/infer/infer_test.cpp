@@ -17,6 +17,7 @@
 #include "tests/librun/infer/silent.h"
 #include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
+#include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
 #include "tests/support/schema.h"
 #include "tests/support/small_families.h"
@@ -123,10 +124,7 @@ NamedTensors hardly_trained(ModelGraph model) {
       if (layer.op.starts_with("batch_norm") && name == "momentum") value = 1.0;
     }
   }
-  run::RunOptions options;
-  options.data = "synthetic";
-  options.synthetic_samples = 12;
-  options.steps = 1;
+  run::RunOptions options = pp::test::synthetic_options(1, 12);
   options.learning_rate = 1e-4;
   options.evaluate = false;
   return test::run_plan(make_plan({.model = model, .mini_batch = 12, .micro_batches = 1}), options).tensors;
