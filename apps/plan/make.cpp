@@ -290,9 +290,10 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command =
       app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
   command
-      .add_option("profile", options->profiles,
-                  "a profile.json; several of one model, on devices of different numbers of cores or in tensor "
-                  "groups of different degrees: the fastest plan of all wins")
+      .add_option(
+          "profile", options->profiles,
+          "a profile.json; several of one model, on devices of different numbers of cores, in tensor groups "
+          "of different degrees or with other --checkpoint: the fastest plan of all wins")
       .required()
       .type_name("PROFILE");
   command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");

@@ -18,7 +18,13 @@ namespace {
 
 std::string cores_text(const PlanningCase& one) { return counted(one.profile.device.cores_per_device, "core"); }
 
-/// Two profiles may compete: by their devices alone.
+/// What its trainer recomputes, as its estimate says.
+std::string checkpoint_of(const Profile& profile) {
+  const auto said = profile.context.find("checkpoint");
+  return said == profile.context.end() ? "" : said->second;
+}
+
+/// Two profiles may compete: by their devices, or by what is recomputed, alone.
 void check_pair(const PlanningCase& a, const PlanningCase& b) {
   const std::string both = cli::input_name(a.file) + " and " + cli::input_name(b.file);
   if (a.profile.model_hash != b.profile.model_hash) {
@@ -36,7 +42,9 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (a.profile.autocast != b.profile.autocast)
     refuse(both + " were not both profiled under the same autocast; profile both with the same --autocast");
   const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree;
-  if (other_degree && a.profile.device.cores_per_device == b.profile.device.cores_per_device) return;
+  const bool recomputed = checkpoint_of(a.profile) != checkpoint_of(b.profile);
+  if ((other_degree || recomputed) && a.profile.device.cores_per_device == b.profile.device.cores_per_device)
+    return;
   if (other_degree) {
     refuse(both + " differ in tensor degree and in cores per device; give profiles that differ in one of them");
   }

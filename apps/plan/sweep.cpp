@@ -78,6 +78,7 @@ std::vector<int> counts_of(const SweepOptions& options) {
 
 plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std::vector<Cluster> clusters) {
   plan::PlanRequest request = to_request(options.request, profile);
+  for (const Cluster& cluster : clusters) check_memory_limit(request, cluster);
   request.threads = 1;  // each of the plans that are made at the same time
   std::vector<std::string> schedules = options.schedules;
   if (options.trainer) {

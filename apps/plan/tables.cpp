@@ -52,6 +52,8 @@ std::string formulas_text(const Plan& plan) {
 
 /// `run again to save memory: stage 0 as a whole; stage 2 attention gelu`; empty: nothing does.
 std::string recompute_line(const Plan& plan) {
+  if (const auto said = plan.context.find("checkpoint"); said != plan.context.end())
+    return "run again to save memory, in their backwards: all " + said->second + '\n';
   const auto whole = plan::whole_recomputes(plan);
   std::string text;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {

@@ -75,7 +75,7 @@ void warn_of_estimates(std::span<const PlanningCase> cases) {
   if (devices.empty()) return;
   cli::warn(
       "the times of the profile are estimated for " + enumeration(devices) +
-      ", not measured: of laboratories that no figure was fitted to, steps were off by 4 to 11 % in the mean, "
+      ", not measured: of laboratories that no figure was fitted to, steps were off by 4 to 9 % in the mean, "
       "those of tensor groups of 2 and 4 on several nodes by 13 to 17 %; plans closer than 5 % are not told "
       "apart; measure with pp-profile run for a plan to rely on");
   for (const PlanningCase& one : cases) {

@@ -26,7 +26,7 @@ struct EstimateOptions {
   std::optional<DType> dtype;
   int tensor = 1;
   bool whole_positions = false;
-  bool checkpoint = false;
+  std::string checkpoint{name_of(profile::Checkpoint::none)};
   int context = 0;
   std::string tensor_link;
   std::string tensor_latency;
@@ -54,13 +54,14 @@ DType type_for(const EstimateOptions& options, const profile::DeviceSpec& device
 }
 
 profile::EstimateOptions settings_of(const EstimateOptions& options, const profile::DeviceSpec& device) {
-  profile::EstimateOptions settings{.automatic_sizes = options.sizes == "auto",
-                                    .dtype = type_for(options, device),
-                                    .tensor_degree = options.tensor,
-                                    .sequence_parallel = !options.whole_positions,
-                                    .checkpoint = options.checkpoint,
-                                    .trainer = load_trainer(options.trainer, device.kind),
-                                    .tensor_link = tensor_link_of(options, device)};
+  profile::EstimateOptions settings{
+      .automatic_sizes = options.sizes == "auto",
+      .dtype = type_for(options, device),
+      .tensor_degree = options.tensor,
+      .sequence_parallel = !options.whole_positions,
+      .checkpoint = cli::typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
+      .trainer = load_trainer(options.trainer, device.kind),
+      .tensor_link = tensor_link_of(options, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -153,9 +154,9 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       .choices(all_names<DType>())
       .default_str("the torch_dtype of a config.json, bfloat16 for its float16; else float32");
   command.add_flag(
-      "--checkpoint", options->checkpoint,
+      "--checkpoint{blocks}", options->checkpoint,
       "every block of layers, such as block3, runs its forward again in its backward and keeps its "
-      "inputs alone");
+      "inputs alone; --checkpoint=attention: attention alone, and its scores are not kept");
   command
       .add_option("--context", options->context,
                   "tokens of a sample, as `:sequence=8192` behind a config.json or a language model")

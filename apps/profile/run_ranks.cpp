@@ -12,11 +12,11 @@
 #include "apps/profile/tables.h"
 #include "libplan/answer/make_plan.h"
 #include "libplan/report/calibration.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/device/process.h"
-#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/estimate.h"
 #include "librun/links/rank_links.h"
 
@@ -68,7 +68,7 @@ constexpr BytesPerSecond kAnyBandwidth{1e11};
 
 /// The cuts between stages of equally many blocks.
 std::vector<int> cuts_of(const ModelGraph& model, int stages) {
-  const std::vector<profile::Block> blocks = profile::blocks_of(model);
+  const std::vector<Block> blocks = blocks_of(model);
   std::vector<int> cuts;
   for (int stage = 1; stage < stages; ++stage)
     cuts.push_back(blocks[at(stage * static_cast<int>(blocks.size()) / stages)].begin);
@@ -189,14 +189,15 @@ std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const M
                                         const profile::DeviceSpec& device, const TrainerSpec& trainer) {
   if (!run.peak) return std::nullopt;
   return with_context("line " + std::to_string(run.line), [&] {
-    const Profile profile = profile::estimate_profile(model, device,
-                                                      {.micro_batch_sizes = {run.micro_batch},
-                                                       .dtype = run.dtype,
-                                                       .tensor_degree = run.tensor_degree,
-                                                       .sequence_parallel = run.sequence_parallel,
-                                                       .checkpoint = run.recompute,
-                                                       .trainer = trainer,
-                                                       .tensor_link = Link{.bandwidth = kAnyBandwidth}});
+    const Profile profile = profile::estimate_profile(
+        model, device,
+        {.micro_batch_sizes = {run.micro_batch},
+         .dtype = run.dtype,
+         .tensor_degree = run.tensor_degree,
+         .sequence_parallel = run.sequence_parallel,
+         .checkpoint = run.recompute ? profile::Checkpoint::blocks : profile::Checkpoint::none,
+         .trainer = trainer,
+         .tensor_link = Link{.bandwidth = kAnyBandwidth}});
     const Cluster cluster = flat_cluster(run.stages * run.replicas, device.kind, kAnyBandwidth, {}, {});
     const auto found = plan::make_plan(profile, cluster, request_of(run, model));
     if (const auto* none = std::get_if<plan::Infeasible>(&found)) throw Error(ErrorKind::usage, none->reason);

@@ -4,6 +4,7 @@
 
 #include "libplan/answer/explain_infeasible.h"
 #include "libplan/request/request.h"
+#include "libprofile/core/blocks.h"
 
 namespace pp::plan {
 namespace {
@@ -25,16 +26,63 @@ std::variant<Found, Infeasible> or_why_not(std::variant<Found, NoPlan> found, co
   return only_uneven;
 }
 
+/// What the profile is in the eyes of a trainer that recomputes all of its blocks, and what is left to ask
+/// then.
+struct Checkpointed {
+  Profile profile;
+  PlanRequest request;
+};
+
+Checkpointed checkpointed(const Profile& profile, PlanRequest request) {
+  request.recompute = RecomputeMode::never;
+  return {with_checkpoints(profile), std::move(request)};
+}
+
+RecomputeExtent extent_of(const Profile& profile, const PlanRequest& request) {
+  if (request.recompute_extent != RecomputeExtent::any || !profile.trainer) return request.recompute_extent;
+  return profile.trainer->recompute;
+}
+
+Seconds step_of(const Plan& plan) { return plan.predicted.step; }
+Seconds step_of(const RankedPlans& plans) { return plans.best.predicted.step; }
+
+/// By `find`, find_plan() or find_plans(). A trainer recomputes blocks within their backward, as a profile with
+/// checkpoints has it, and not by the R of pp-run: `always` plans such a profile, and of `auto` that is the
+/// plan where the others need more memory, or take longer.
+template <class Find>
+auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, const PlanRequest& request)
+    -> decltype(or_why_not(find(profile, cluster, request), profile, cluster, request)) {
+  const auto answer = [&](const Profile& of, const PlanRequest& asked) {
+    return or_why_not(find(of, cluster, asked), of, cluster, asked);
+  };
+  const RecomputeExtent extent = extent_of(profile, request);
+  const bool asks = request.recompute == RecomputeMode::always || request.recompute == RecomputeMode::automatic;
+  if (extent == RecomputeExtent::any || !asks) return answer(profile, request);
+  const Checkpointed all = checkpointed(profile, request);
+  if (request.recompute == RecomputeMode::always) return answer(all.profile, all.request);
+  PlanRequest less = request;
+  if (extent == RecomputeExtent::uniform) less.recompute = RecomputeMode::never;
+  auto some = find(profile, cluster, less);
+  if (some.index() == 0 && extent == RecomputeExtent::first_blocks) return std::get<0>(std::move(some));
+  auto whole = find(all.profile, cluster, all.request);
+  if (whole.index() != 0) return or_why_not(std::move(some), profile, cluster, request);
+  if (some.index() == 0 && step_of(std::get<0>(some)) <= step_of(std::get<0>(whole)))
+    return std::get<0>(std::move(some));
+  return std::get<0>(std::move(whole));
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
-  return or_why_not(find_plan(profile, cluster, request), profile, cluster, request);
+  const auto find = [](const auto&... of) { return find_plan(of...); };
+  return found_by(find, profile, cluster, request);
 }
 
 std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
                                                  const PlanRequest& request) {
-  return or_why_not(find_plans(profile, cluster, request), profile, cluster, request);
+  const auto find = [](const auto&... of) { return find_plans(of...); };
+  return found_by(find, profile, cluster, request);
 }
 
 }  // namespace pp::plan

@@ -184,7 +184,9 @@ class Remedies {
 
   std::string recomputing() {
     PlanRequest changed = problem_.request;
-    if (changed.recompute == RecomputeMode::automatic || changed.programs) return {};
+    if (changed.recompute == RecomputeMode::automatic || changed.programs ||
+        problem_.profile.context.contains("checkpoint"))
+      return {};
     changed.recompute = RecomputeMode::automatic;
     return fits(problem_.with(changed)) ? "--recompute auto" : "";
   }

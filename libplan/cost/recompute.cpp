@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <set>
 
 #include "libplan/cost/covering_knapsack.h"
@@ -29,6 +30,18 @@ class StageView {
     for (const int producer : graph_.layers[at(l)].producers)
       (holds(producer) ? inside : outside) += price(producer).output;
     return {inside, outside};
+  }
+
+  /// Bytes that the block reads from others of the stage, each tensor once.
+  std::int64_t inputs_of(const std::vector<int>& block) const {
+    std::set<int> read;
+    for (const int l : block) {
+      for (const int producer : graph_.layers[at(l)].producers)
+        if (holds(producer) && !std::ranges::binary_search(block, producer)) read.insert(producer);
+    }
+    std::int64_t bytes = 0;
+    for (const int l : read) bytes += price(l).output;
+    return bytes;
   }
 
   /// A reader that keeps all of its inputs says so in its own saved_input, unless the layer keeps its result
@@ -90,6 +103,30 @@ std::set<std::int64_t> largest_units(std::span<const RecomputeUnit> units) {
   return sizes;
 }
 
+/// The blocks that the stage holds are units in place of their layers: of them their inputs are kept.
+std::vector<RecomputeUnit> joined(const PlanGraph& graph, const StageView& stage,
+                                  const std::vector<RecomputeUnit>& layers) {
+  std::map<int, RecomputeUnit> units;  // by the first layer
+  for (const RecomputeUnit& layer : layers) units.emplace(layer.layer, layer);
+  for (const std::vector<int>& block : graph.recompute_blocks) {
+    if (!std::ranges::all_of(block, [&](int l) { return stage.holds(l); })) continue;
+    RecomputeUnit& unit = units.at(block.front());
+    for (const int l : block | std::views::drop(1)) {
+      const RecomputeUnit& layer = units.at(l);
+      unit.forward += layer.forward;
+      unit.saved += layer.saved;
+      unit.workspace = std::max(unit.workspace, layer.workspace);
+      units.erase(l);
+    }
+    const LayerPrice& last = stage.price(block.back());
+    unit.kept = stage.inputs_of(block);
+    if (stage.may_share_result(block.back())) unit.kept += std::min(last.output, last.saved - last.saved_input);
+  }
+  std::vector<RecomputeUnit> result;
+  for (const auto& [layer, unit] : units) result.push_back(unit);
+  return result;
+}
+
 }  // namespace
 
 std::vector<RecomputeUnit> recompute_units(const PlanGraph& graph, std::span<const LayerPrice> prices,
@@ -109,7 +146,7 @@ std::vector<RecomputeUnit> recompute_units(const PlanGraph& graph, std::span<con
     if (stage.may_share_result(l)) unit.kept += std::min(price.output, price.saved - price.saved_input);
     units.push_back(unit);
   }
-  return units;
+  return graph.recompute_blocks.empty() ? units : joined(graph, stage, units);
 }
 
 std::int64_t activation_bytes(std::span<const RecomputeUnit> units, std::span<const std::size_t> chosen,

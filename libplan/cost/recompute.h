@@ -13,6 +13,7 @@
 #include "libplan/cost/graph.h"
 #include "libplan/cost/layer_curve.h"
 #include "libprofile/core/enum_names.h"
+#include "libprofile/core/trainer.h"
 
 namespace pp::plan {
 
@@ -24,13 +25,6 @@ enum class RecomputeMode {
   automatic     ///< a stage without room: as a whole, or the layers that cost the least time
 };
 
-/// What `automatic` may choose, where a trainer has fewer ways than pp-run.
-enum class RecomputeExtent {
-  any,          ///< each stage what it needs
-  uniform,      ///< every stage as a whole, or none of them
-  first_blocks  ///< uniform, or as many blocks of every stage, its first ones
-};
-
 }  // namespace pp::plan
 
 namespace pp {
@@ -40,12 +34,6 @@ struct EnumNames<plan::RecomputeMode> {
                                     std::pair{plan::RecomputeMode::except_last, "except_last"sv},
                                     std::pair{plan::RecomputeMode::always, "always"sv},
                                     std::pair{plan::RecomputeMode::automatic, "auto"sv}};
-};
-template <>
-struct EnumNames<plan::RecomputeExtent> {
-  static constexpr std::array table{std::pair{plan::RecomputeExtent::any, "any"sv},
-                                    std::pair{plan::RecomputeExtent::uniform, "uniform"sv},
-                                    std::pair{plan::RecomputeExtent::first_blocks, "first_blocks"sv}};
 };
 }  // namespace pp
 

@@ -128,7 +128,10 @@ std::string optimizer_class(OptimizerName name) {
   return {};
 }
 
-bool is_checkpointed(const Plan& plan) { return plan.context.contains("checkpoint"); }
+bool is_checkpointed(const Plan& plan, std::string_view what) {
+  const auto said = plan.context.find("checkpoint");
+  return said != plan.context.end() && said->second == what;
+}
 
 bool splits_sequence(const Plan& plan) {
   const auto said = plan.context.find("sequence_parallel");
@@ -167,6 +170,9 @@ std::string schedule_csv(const Lane& lane) {
 }
 
 void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
+  if (is_checkpointed(plan, "attention"))
+    lost.add(
+        "it keeps attention's scores, which the profile recomputes; estimate without --checkpoint=attention");
   std::vector<bool> again(plan.stages.size());
   for (std::size_t s = 0; s < again.size(); ++s) again[s] = !plan.stages[s].recompute.empty();
   for (Program& program : lane.programs) {

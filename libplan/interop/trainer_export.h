@@ -94,7 +94,7 @@ void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried
 std::string optimizer_class(OptimizerName name);
 
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.
-bool is_checkpointed(const Plan& plan);
+bool is_checkpointed(const Plan& plan, std::string_view what = "blocks");
 /// Whether the members of a tensor group split what is between their products along the sequence.
 bool splits_sequence(const Plan& plan);
 

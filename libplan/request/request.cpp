@@ -121,6 +121,7 @@ PlanRequest with_trainer(const Profile& profile, const Cluster& cluster, PlanReq
   if (!request.all_reduce_overlap && !measured && profile.trainer->hidden_gradients > 0)
     request.all_reduce_overlap = profile.trainer->hidden_gradients;
   if (request.context_bytes == Bytes(0)) request.context_bytes = profile.trainer->process;
+  if (request.recompute_extent == RecomputeExtent::any) request.recompute_extent = profile.trainer->recompute;
   return request;
 }
 

@@ -27,6 +27,28 @@ struct EnumNames<GradientType> {
                                     std::pair{GradientType::weights, "weights"sv}};
 };
 
+/// Root mean square norms and gated activations by one kernel each, or composed of PyTorch's operations, which
+/// keep what they make on the way (OpWork::Composed).
+enum class ElementKernels { fused, composed };
+template <>
+struct EnumNames<ElementKernels> {
+  static constexpr std::array table{std::pair{ElementKernels::fused, "fused"sv},
+                                    std::pair{ElementKernels::composed, "composed"sv}};
+};
+
+/// What a trainer can recompute to save memory.
+enum class RecomputeExtent {
+  any,          ///< each stage what it needs, a whole stage by R (pp-run)
+  uniform,      ///< every block within its backward, or none
+  first_blocks  ///< uniform, or as many blocks of every stage, its first ones
+};
+template <>
+struct EnumNames<RecomputeExtent> {
+  static constexpr std::array table{std::pair{RecomputeExtent::any, "any"sv},
+                                    std::pair{RecomputeExtent::uniform, "uniform"sv},
+                                    std::pair{RecomputeExtent::first_blocks, "first_blocks"sv}};
+};
+
 /// Bytes that kernels move per byte that the op table counts: below 1 where kernels are fused, above 1 where
 /// they work in a wider type or in more passes. Of products it is 1.
 struct Traffic {
@@ -41,6 +63,8 @@ struct TrainerSpec {
   std::string name;
   std::string source;  ///< where the figures come from
   AttentionKernel attention = AttentionKernel::by_model;
+  ElementKernels elements = ElementKernels::fused;
+  RecomputeExtent recompute = RecomputeExtent::any;
   GradientType gradients = GradientType::float32;
   Seconds launch{};           ///< the host's time for each kernel of a forward; device and host work at once
   Seconds backward_launch{};  ///< the same of a backward

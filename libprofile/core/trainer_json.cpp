@@ -28,6 +28,8 @@ TrainerSpec read_trainer(ObjectReader& reader) {
   };
   const auto bytes = [&](Bytes& to) { return [&](std::string_view key) { to = Bytes(reader.integer(key)); }; };
   if (reader.has("attention")) trainer.attention = reader.enumerator<AttentionKernel>("attention");
+  if (reader.has("elements")) trainer.elements = reader.enumerator<ElementKernels>("elements");
+  if (reader.has("recompute")) trainer.recompute = reader.enumerator<RecomputeExtent>("recompute");
   if (reader.has("gradients")) trainer.gradients = reader.enumerator<GradientType>("gradients");
   read_if(reader, "launch_s", time(trainer.launch));
   trainer.backward_launch = trainer.launch;
@@ -63,6 +65,8 @@ Json to_json(const TrainerSpec& trainer) {
           {"name", trainer.name},
           {"source", trainer.source},
           {"attention", name_of(trainer.attention)},
+          {"elements", name_of(trainer.elements)},
+          {"recompute", name_of(trainer.recompute)},
           {"gradients", name_of(trainer.gradients)},
           {"launch_s", trainer.launch.count()},
           {"backward_launch_s", trainer.backward_launch.count()},

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
 #include <utility>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
-#include "libprofile/core/index.h"
-#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 
@@ -50,7 +48,7 @@ class Estimate {
     profile.model_hash = model_hash(profile.model);
     if (options_.tensor_degree > 1)
       profile.context["sequence_parallel"] = options_.sequence_parallel ? "true" : "false";
-    if (options_.checkpoint) profile.context["checkpoint"] = "blocks";
+    if (options_.checkpoint == Checkpoint::attention) profile.context["checkpoint"] = "attention";
     profile.device = {.kind = device_.kind, .name = device_.name, .memory = device_.memory};
     profile.device.memory = tensor_memory(device_, !options_.trainer.name.empty());
     if (!options_.trainer.name.empty()) {
@@ -76,7 +74,7 @@ class Estimate {
     for (const Optimizer& optimizer : kOptimizers) profile.optimizers.push_back(update(profile, optimizer));
     profile.estimated = {"forward_s",   "backward_s",      "input_gradient_s", "weight_gradient_s",
                          "saved_bytes", "workspace_bytes", "update_s"};
-    return profile;
+    return options_.checkpoint == Checkpoint::blocks ? with_checkpoints(std::move(profile)) : profile;
   }
 
  private:
@@ -127,6 +125,8 @@ class Estimate {
                        .tensor_degree = options_.tensor_degree,
                        .sequence_parallel = options_.sequence_parallel,
                        .attention = options_.trainer.attention,
+                       .elements = options_.trainer.elements,
+                       .recompute_attention = options_.checkpoint == Checkpoint::attention,
                        .logit_bytes = options_.trainer.logit_bytes});
   }
 
@@ -157,46 +157,6 @@ class Estimate {
     for (std::size_t l = 0; l < profile.layers.size(); ++l)
       profile.layers[l].points.push_back(point(works[l], times[l], size));
     if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
-    if (options_.checkpoint) checkpoint(profile, works);
-  }
-
-  /// Of the last point: a backward begins with the forward of its layers, and only inputs of blocks are kept.
-  void checkpoint(Profile& profile, const std::vector<LayerWork>& works) const {
-    const std::vector<Block> blocks = blocks_of(model_.graph);
-    if (blocks.empty()) {
-      throw Error(ErrorKind::usage, "the layers of " + model_.graph.name +
-                                        " are in no numbered blocks, such as block3.norm, that could be "
-                                        "checkpointed; leave out --checkpoint");
-    }
-    for (const Block& block : blocks) {
-      Bytes saved;
-      for (int l = block.begin; l < block.end; ++l) saved += profile.layers[at(l)].points.back().saved;
-      // The first layer that has a backward keeps them, and makes what the layers in front of it do as well.
-      Bytes inputs = inputs_of(block, works);
-      Seconds forward{};
-      for (int l = block.begin; l < block.end; ++l) {
-        LayerPoint& point = profile.layers[at(l)].points.back();
-        forward += point.forward.median;
-        if (!model_.layers[at(l)].backward) continue;
-        point.input_gradient = exactly(point.input_gradient->median + forward);
-        point.backward = exactly(point.backward.median + forward);
-        point.workspace += saved;
-        point.saved = point.saved_input = std::exchange(inputs, Bytes(0));
-        forward = {};
-      }
-    }
-  }
-
-  /// Bytes of what a block reads from layers outside.
-  Bytes inputs_of(const Block& block, const std::vector<LayerWork>& works) const {
-    std::set<int> read;
-    for (int l = block.begin; l < block.end; ++l) {
-      for (const TensorSource& source : model_.layers[at(l)].sources)
-        if (source.kind == TensorSource::Kind::layer && source.index < block.begin) read.insert(source.index);
-    }
-    Bytes bytes;
-    for (const int layer : read) bytes += rounded(works[at(layer)].output);
-    return bytes;
   }
 
   static LayerPoint point(const LayerWork& work, const LayerTime& time, std::int64_t size) {

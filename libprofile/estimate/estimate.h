@@ -11,6 +11,21 @@
 
 namespace pp::profile {
 
+/// What runs again in the backward and is not kept: nothing, attention's scores (Korthikanti et al., sec. 5),
+/// or all of a block (with_checkpoints()).
+enum class Checkpoint { none, attention, blocks };
+
+}  // namespace pp::profile
+
+template <>
+struct pp::EnumNames<pp::profile::Checkpoint> {
+  static constexpr std::array table{std::pair{profile::Checkpoint::none, "none"sv},
+                                    std::pair{profile::Checkpoint::attention, "attention"sv},
+                                    std::pair{profile::Checkpoint::blocks, "blocks"sv}};
+};
+
+namespace pp::profile {
+
 struct EstimateOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< ascending
   /// Instead: 1, 2, 4, ... as long as every layer fits the device by itself.
@@ -20,9 +35,7 @@ struct EstimateOptions {
   int tensor_degree = 1;
   /// Whether they divide norms, dropout and sums by positions.
   bool sequence_parallel = true;
-  /// Whether every block runs its forward again in its backward and keeps its inputs alone (activation
-  /// checkpointing as trainers have it: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
-  bool checkpoint = false;
+  Checkpoint checkpoint = Checkpoint::none;
   /// Whose steps they are; without a name: of no trainer, with free launches.
   TrainerSpec trainer = {};
   /// Between the members; by default the device's `tensor_link`.

@@ -52,6 +52,8 @@ class Accountant {
         kind_(options.kind),
         dtype_(options.dtype),
         attention_(options.attention),
+        elements_(options.elements),
+        recompute_attention_(options.recompute_attention),
         logit_bytes_(options.logit_bytes),
         size_(static_cast<double>(options.micro_batch_size)),
         degree_(options.tensor_degree),
@@ -227,13 +229,18 @@ class Accountant {
     }
     const double part = share_of(what);
     for (Tensor& output : outputs) output.share = output_share(what, output);
-    const OpInside inside = inside_of(what, kind, part);
+    const OpInside inside = inside_of(what, kind, part, attention_);
+    const bool again = recompute_attention_ && kind.attention && inside.flops > 0;
+    // What is made again in the backward is all that one kernel would not hold.
+    const OpInside held = again ? inside_of(what, kind, part, AttentionKernel::one_kernel) : inside;
     const OperationSize size = size_of_operation(what, outputs, kind, inside, part, passes);
     append(work.forward, forward_work(size));
+    if (again && passes) append(work.input_gradient, attention_work(size));
     append(work.input_gradient, input_gradient_work(size));
     append(work.weight_gradient, weight_gradient_work(size));
     add_reductions(what, outputs, work);
-    if (passes || what.trained > 0) add_saved(what, outputs, kind, inside, layer_inputs, work);
+    if (passes || what.trained > 0) add_saved(what, outputs, kind, held, layer_inputs, work);
+    work.workspace += inside_bytes(what, inside) - inside_bytes(what, held);
     work.workspace += element_inside(what) * inside.moved / 2 + size.in - bytes(what.inputs);
     // Within a graph autograd makes it.
     const bool alone = !outputs.empty() && std::get<1>(outputs.front().maker) < 0;
@@ -305,6 +312,10 @@ class Accountant {
     return static_cast<double>(std::max(size_of(dtype_), is_loss(what) ? size_of(DType::float32) : 0));
   }
 
+  double inside_bytes(const Operation& what, const OpInside& inside) const {
+    return element_inside(what) * inside.kept + inside.kept_bytes;
+  }
+
   void add_reductions(const Operation& what, const std::vector<Tensor>& outputs, LayerWork& work) {
     const auto reduce = [](Reductions& all, double bytes, int calls = 1) {
       all.calls += calls;
@@ -344,12 +355,12 @@ class Accountant {
   }
 
   /// Of the whole micro-batch, a member's part of it.
-  OpInside inside_of(const Operation& what, const OpWork& kind, double part) const {
+  OpInside inside_of(const Operation& what, const OpWork& kind, double part, AttentionKernel kernel) const {
     if (kind.inside == nullptr) return {};
     std::vector<TensorType> types;
     for (const Tensor& input : what.inputs) types.push_back(input.type);
     Attributes attributes = what.attributes;
-    if (kind.attention && attention_ == AttentionKernel::one_kernel) {
+    if (kind.attention && kernel == AttentionKernel::one_kernel) {
       for (const AttributeSpec& spec : what.row->attributes)
         if (spec.probability) attributes.find(spec.name)->second = 0.0;
     }
@@ -370,9 +381,16 @@ class Accountant {
           std::ranges::any_of(layer_inputs, [&](const Tensor& input) { return input.maker == tensor.maker; });
       if (own) work.saved_input += bytes(tensor);
     };
-    if (kind.keeps == OpWork::Keeps::inputs) std::ranges::for_each(what.inputs, keep);
+    const OpWork::Composed composed =
+        elements_ == ElementKernels::composed ? kind.composed : OpWork::Composed::alike;
+    if (composed == OpWork::Composed::gate) work.saved += bytes(outputs);
+    if (composed == OpWork::Composed::norm) {
+      work.saved += (1 + size_of(DType::float32) / static_cast<double>(size_of(dtype_))) * bytes(what.inputs);
+    } else if (kind.keeps == OpWork::Keeps::inputs) {
+      std::ranges::for_each(what.inputs, keep);
+    }
     if (kind.keeps == OpWork::Keeps::output || inside.keeps_output) std::ranges::for_each(outputs, keep);
-    work.saved += element_inside(what) * inside.kept + inside.kept_bytes;
+    work.saved += inside_bytes(what, inside);
     if (what.split.part == MemberPart::classes || is_loss(what))
       work.saved += logit_bytes_ / static_cast<double>(size_of(dtype_)) * bytes(what.inputs.front());
   }
@@ -391,6 +409,8 @@ class Accountant {
   DeviceKind kind_;
   DType dtype_;
   AttentionKernel attention_;
+  ElementKernels elements_;
+  bool recompute_attention_;
   double logit_bytes_;
   double size_;
   double degree_;                ///< members

@@ -43,6 +43,9 @@ struct WorkOptions {
   /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
   bool sequence_parallel = true;
   AttentionKernel attention = AttentionKernel::by_model;
+  ElementKernels elements = ElementKernels::fused;
+  /// Whether attention's scores are made again in the backward (Korthikanti et al., sec. 5).
+  bool recompute_attention = false;
   double logit_bytes = 0;  ///< as TrainerSpec has them
 };
 

@@ -11,16 +11,27 @@
 namespace pp::profile {
 namespace {
 
-constexpr std::array<std::string_view, 20> kColumns{"model",          "micro_batch",
-                                                    "micro_batches",  "stages",
-                                                    "replicas",       "tensor",
-                                                    "chunks",         "sequence_parallel",
-                                                    "recompute",      "dtype",
-                                                    "precision",      "sharded",
-                                                    "trainer",        "node",
-                                                    "cards",          "card_bytes_per_s",
-                                                    "card_latency_s", "link_bytes_per_s",
-                                                    "step_s",         "peak_bytes"};
+constexpr std::array<std::string_view, 21> kColumns{"model",
+                                                    "micro_batch",
+                                                    "micro_batches",
+                                                    "stages",
+                                                    "replicas",
+                                                    "tensor",
+                                                    "chunks",
+                                                    "sequence_parallel",
+                                                    "recompute",
+                                                    "dtype",
+                                                    "precision",
+                                                    "sharded",
+                                                    "trainer",
+                                                    "node",
+                                                    "cards",
+                                                    "card_bytes_per_s",
+                                                    "card_latency_s",
+                                                    "link_bytes_per_s",
+                                                    "step_s",
+                                                    "peak_bytes",
+                                                    "ran"};
 constexpr double kMostSeconds = 1e6, kMostBytes = 1e18;
 constexpr std::array<std::string_view, 4> kRequired{"model", "micro_batch", "micro_batches", "step_s"};
 
@@ -154,7 +165,8 @@ std::vector<MeasuredRun> parse_measured_runs(std::string_view text) {
       check_header(fields, number);
       header = std::move(fields);
     } else {
-      runs.push_back(run_of(Row(header, std::move(fields), number), number));
+      const Row row(header, std::move(fields), number);
+      if (row.flag("ran", true)) runs.push_back(run_of(row, number));
     }
   }
   return runs;

@@ -39,9 +39,9 @@ struct MeasuredRun {
 
 /// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor, chunks,
 /// sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, card_bytes_per_s,
-/// card_latency_s, link_bytes_per_s, step_s, peak_bytes in any order; all but model, micro_batch, micro_batches
-/// and step_s may be missing. Empty lines and lines that begin with # are skipped. Throws pp::Error (data):
-/// line, column, value and what is allowed.
+/// card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran in any order; all but model, micro_batch,
+/// micro_batches and step_s may be missing. Empty lines, lines that begin with # and runs that ran out of
+/// memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
 
 }  // namespace pp::profile

@@ -57,12 +57,14 @@ std::vector<Work> joined(Work first, std::vector<Work> rest) {
 
 }  // namespace
 
+std::vector<Work> attention_work(const OperationSize& size) {
+  const int kernels = std::max(1, size.work.kernels - std::max(1, size.work.weight_products));
+  return attention(size, 1, size.element * size.inside.moved, kernels);
+}
+
 std::vector<Work> forward_work(const OperationSize& size) {
   const double weights = size.element * size.weights, moved = size.element * size.inside.moved;
-  if (is_attention(size)) {
-    const Work first = projections(size, size.in + size.out + weights);
-    return joined(first, attention(size, 1, moved, std::max(1, size.work.kernels - first.kernels)));
-  }
+  if (is_attention(size)) return joined(projections(size, size.in + size.out + weights), attention_work(size));
   // An embedding reads the rows it hands on.
   const double read = is_product(size) ? weights : std::min(weights, size.out);
   return {whole(size, size.flops, size.in + size.out + read + moved)};

@@ -27,6 +27,8 @@ struct OperationSize {
 };
 
 std::vector<Work> forward_work(const OperationSize& size);
+/// The part of it that is attention, without its projections.
+std::vector<Work> attention_work(const OperationSize& size);
 /// The gradients of its inputs, and of its weights where both come together.
 std::vector<Work> input_gradient_work(const OperationSize& size);
 std::vector<Work> weight_gradient_work(const OperationSize& size);

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <string>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
-#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/two_queues.h"
 
 namespace pp::profile {

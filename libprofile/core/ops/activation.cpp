@@ -145,7 +145,7 @@ std::vector<OpRow> activation_ops() {
        .attributes = {choice_attribute<GateActivation>("activation", "of the gate")},
        .positions = Positions::apart,
        .tensor = TensorSplit::elements,
-       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 2},
+       .work = {.keeps = OpWork::Keeps::inputs, .kernels = 2, .composed = OpWork::Composed::gate},
        .infer = infer_gated_activation},
       {.name = "softmax",
        .summary = "exp(x) / sum exp(x) over the last dimension",

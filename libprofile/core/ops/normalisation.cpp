@@ -140,7 +140,7 @@ std::vector<OpRow> normalisation_ops() {
        .weight_gradient_with_input = true,
        .positions = Positions::apart,
        .tensor = TensorSplit::positions,
-       .work = {.keeps = OpWork::Keeps::inputs},
+       .work = {.keeps = OpWork::Keeps::inputs, .composed = OpWork::Composed::norm},
        .infer = infer_rms_norm},
       {.name = "local_response_norm",
        .summary = "divides by (k + alpha * mean of neighbours squared)^beta",

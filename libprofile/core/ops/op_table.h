@@ -63,6 +63,10 @@ struct OpWork {
   bool passes_gradients = false;  ///< backward only hands on what it gets
   /// Products add the weight's gradient to the mini-batch's as they make it; with `attention` by one kernel.
   bool adds_products = false;
+  /// What a trainer without a kernel for it keeps besides (ElementKernels): a norm its input in float32 and
+  /// that over its root, in place of the input; a gated activation the activated gate.
+  enum class Composed { alike, norm, gate };
+  Composed composed = Composed::alike;
   OpInside (*inside)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
 };
 

@@ -32,11 +32,11 @@ constexpr std::array kPlanningRows{
               "tensor_link, "
               "types [device_type]"},
     // pp.trainer
-    ObjectRow{
-        "trainer",
-        "name text, source text, attention? 'by_model|one_kernel', gradients? 'float32|weights', launch_s? "
-        "number, backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
-        "hidden_tensor? share, bucket_bytes? count, logit_bytes? number, process_bytes? count"},
+    ObjectRow{"trainer",
+              "name text, source text, attention? 'by_model|one_kernel', elements? 'fused|composed', "
+              "recompute? 'any|uniform|first_blocks', gradients? 'float32|weights', launch_s? number, "
+              "backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
+              "hidden_tensor? share, bucket_bytes? count, logit_bytes? number, process_bytes? count"},
     ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
     ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
     ObjectRow{"device_type",

@@ -147,7 +147,7 @@ class ConfigBuilder {
     decoder_.blocks.resize(static_cast<std::size_t>(blocks));
     read_heads();
     positions_ = config_.integer(named("max_position_embeddings", "n_positions"), {1, std::int64_t{1} << 30});
-    decoder_.sequence = arguments_.sequence.value_or(std::min<std::int64_t>(positions_, 2048));
+    decoder_.sequence = arguments_.sequence.value_or(positions_);
     decoder_.eps = config_.number_or(
         is("gpt_neox") ? "layer_norm_eps" : named("rms_norm_eps", "layer_norm_epsilon"), defaults_.eps, {0, 1});
     if (decoder_.attention.contains("norms")) decoder_.attention.emplace("norm_eps", decoder_.eps);

@@ -122,6 +122,28 @@ TEST_CASE("a layer that runs again keeps its inputs, and its result where a read
   CHECK(units_of(profile, {1}, 3)[0] == RecomputeUnit{1, 0.002, 6, 1});
 }
 
+TEST_CASE("a block that runs again keeps what it reads from the stage, and no tensor inside") {
+  // Outputs of 4, 6, 5, 7 and 2 bytes, which their readers keep; blocks are layers 1 and 2, 3 and 4.
+  const Profile profile = test::make_profile({{{1, 2, 0, 4, 10, 0, 0},
+                                               {2, 2, 0, 6, 9, 4, 3},
+                                               {2, 2, 0, 5, 6, 6, 8},
+                                               {4, 2, 0, 7, 8, 5, 0},
+                                               {4, 2, 0, 2, 9, 7, 1}},
+                                              {},
+                                              {1}});
+  PlanGraph graph = make_graph(profile);
+  graph.recompute_blocks = {{1, 2}, {3, 4}};
+  const auto units = [&](const std::vector<int>& layers, std::int64_t input) {
+    return recompute_units(graph, prices_of(profile), layers, input);
+  };
+  const std::vector<RecomputeUnit> all{{0, 0.001, 10, 0}, {1, 0.004, 15, 4, 8}, {3, 0.008, 17, 5, 1}};
+  CHECK(units({0, 1, 2, 3, 4}, 0) == all);
+  // The stage's input is kept in any case; half a block is layers.
+  CHECK(units({3, 4}, 5) == std::vector<RecomputeUnit>{{3, 0.008, 12, 0, 1}});
+  CHECK(units({2, 3, 4}, 6).size() == 2);
+  CHECK(units({1}, 4) == std::vector<RecomputeUnit>{{1, 0.002, 5, 0, 3}});
+}
+
 TEST_CASE("the relaxed time grows with the stage and is a bound of every choice, whole stages too") {
   test::Random random(3);
   for (int round = 0; round < 1000; ++round) {

@@ -2,6 +2,7 @@
 #include "libplan/answer/make_plan.h"
 
 #include "libplan/interop/trainer_export.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "tests/libplan/interop/exports.h"
 #include "tests/libplan/search/profiles.h"
@@ -65,6 +66,8 @@ std::optional<Plan> within(Trainer trainer, RecomputeMode mode, Bytes limit) {
   request.optimizer_state_ratio = 1;
   return best(for_trainer(trainer, request, DType::float32), 4, language(1'000'000));
 }
+
+bool is_checkpointed(const Plan& plan) { return plan.context.contains("checkpoint"); }
 
 /// As `least` of a plan that there may not be.
 void take_less(Seconds& least, const std::optional<Plan>& plan) {
@@ -215,7 +218,8 @@ TEST_CASE("--recompute auto for torchtitan is the better of never and always, an
     const bool keeps = never && (!always || never->predicted.step <= always->predicted.step);
     const Plan& best = keeps ? *never : *always;
     CHECK(better->predicted.step.count() == doctest::Approx(best.predicted.step.count()).epsilon(1e-9));
-    CHECK(better->schedule.recompute == (keeps ? RecomputePolicy::never : RecomputePolicy::always));
+    CHECK(better->schedule.recompute == RecomputePolicy::never);
+    CHECK(is_checkpointed(*better) != keeps);
     CHECK_NOTHROW(export_torchtitan(*better, Losses::refuse));
     ++(keeps ? won_by_never : never ? won_by_always : only_always);
   }
@@ -223,6 +227,38 @@ TEST_CASE("--recompute auto for torchtitan is the better of never and always, an
   CHECK(only_always > 0);
   CHECK(won_by_always > 0);
   CHECK(won_by_never > 0);
+}
+
+TEST_CASE("--recompute always of a trainer is a profile with checkpoints, to the unit") {
+  const auto same = [](const Plan& one, const Plan& other) {
+    CHECK(one.predicted.step == other.predicted.step);
+    CHECK(one.predicted.workers == other.predicted.workers);
+    CHECK(one.context.at("checkpoint") == "blocks");
+  };
+  Profile plain = language(1'000'000);
+  PlanRequest request = request_of(8);
+  request.memory_limit = Bytes(40'000'000);
+  request.stages = 4;
+  for (const Trainer trainer : {Trainer::megatron, Trainer::torchtitan}) {
+    PlanRequest always = request;
+    always.optimizer = OptimizerName::adamw;
+    always.optimizer_state_ratio = 1;
+    always = for_trainer(trainer, always, DType::float32);
+    PlanRequest never = always;
+    always.recompute = RecomputeMode::always;
+    const auto here = best(always, 4, plain), there = best(never, 4, with_checkpoints(plain));
+    REQUIRE((here && there));
+    same(*here, *there);
+    same(*best(always, 4, with_checkpoints(plain)), *here);  // not twice
+  }
+  // The trainer of an estimate counts where none is named; that of pp-run runs whole stages again by R.
+  plain.trainer.emplace().name = "loop";
+  request.recompute = RecomputeMode::always;
+  CHECK(best(request, 4, plain)->schedule.recompute == RecomputePolicy::always);
+  plain.trainer->recompute = RecomputeExtent::uniform;
+  PlanRequest never = request;
+  never.recompute = RecomputeMode::never;
+  same(*best(request, 4, plain), *best(never, 4, with_checkpoints(plain)));
 }
 
 TEST_CASE(
@@ -246,7 +282,7 @@ TEST_CASE(
     const std::string& arguments = folder.files.front().content;
     const bool blocks = arguments.find("--recompute-method block\n") != std::string::npos;
     CHECK((arguments.find("--recompute-") != std::string::npos) ==
-          (best->schedule.recompute != RecomputePolicy::never));
+          (is_checkpointed(*best) || best->schedule.recompute != RecomputePolicy::never));
     by_blocks += blocks ? 1 : 0;
     better_than_both += best->predicted.step.count() < uniform.count() * (1 - 1e-9) ? 1 : 0;
   }

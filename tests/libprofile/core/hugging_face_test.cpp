@@ -70,7 +70,7 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK((graph.inputs.front().type.shape == Shape{64}));
     CHECK(graph.name == "llama");
     const Json longer = changed(llama(), {{"max_position_embeddings", 131072}});
-    CHECK((build_hugging_face(longer).inputs.front().type.shape == Shape{2048}));
+    CHECK((build_hugging_face(longer).inputs.front().type.shape == Shape{131072}));
     CHECK((build_hugging_face(longer, "sequence=4096").inputs.front().type.shape == Shape{4096}));
     CHECK(build_hugging_face(llama(), "layers=2").layers.size() < graph.layers.size());
     CHECK(refusal(llama(), "layers=4") == "[usage] layers=4 is above num_hidden_layers, 3");

@@ -4,10 +4,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/update_line.h"
-#include "libprofile/estimate/blocks.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/catalogue.h"
@@ -338,13 +338,60 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(kernel.second == written.second + 4 * 32 * 1000);
   }
 
+  TEST_CASE("composed norms keep float32 inputs and what they scale, gated activations the activated gate") {
+    const ModelGraph graph = model::build_family(
+        "llama:layers=2,width=64,heads=4,kv_heads=2,head_width=16,hidden=160,vocabulary=512,sequence=32");
+    const auto saved = [&](ElementKernels kernels, int degree) {
+      TrainerSpec trainer;
+      trainer.elements = kernels;
+      Bytes sum;
+      for (const LayerProfile& layer : estimate_profile(graph, plain_device(),
+                                                        {.micro_batch_sizes = {3},
+                                                        .tensor_degree = degree,
+                                                        .trainer = trainer,
+                                                        .tensor_link = Link{.bandwidth = BytesPerSecond(1e9)}})
+                                           .layers)
+        sum += layer.points[0].saved;
+      return sum.value;
+    };
+    // In float32 a norm keeps two tensors for one, each of five norms; the residual stream keeps none itself.
+    const std::int64_t norms = 5 * 64 * 4, gates = 2 * 160 * 4;
+    for (const int degree : {1, 2})
+      CHECK(saved(ElementKernels::composed, degree) - saved(ElementKernels::fused, degree) ==
+            3 * 32 * (norms + gates) / degree);
+  }
+
+  TEST_CASE("attention that is recomputed keeps what one kernel would, and takes its forward again") {
+    const ModelGraph graph =
+        model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=0.1");
+    EstimateOptions options{.micro_batch_sizes = {2}};
+    const Profile plain = estimate_profile(graph, plain_device(), options);
+    options.checkpoint = Checkpoint::attention;
+    const Profile again = estimate_profile(graph, plain_device(), options);
+    options.checkpoint = Checkpoint::none;
+    options.trainer.attention = AttentionKernel::one_kernel;
+    const Profile kernel = estimate_profile(graph, plain_device(), options);
+    CHECK(again.context.at("checkpoint") == "attention");
+    for (std::size_t l = 0; l < graph.layers.size(); ++l) {
+      const LayerPoint &a = plain.layers[l].points[0], &b = again.layers[l].points[0];
+      INFO(graph.layers[l].name);
+      const bool attention = graph.layers[l].name.ends_with("attention");
+      CHECK(b.forward == a.forward);
+      CHECK(b.saved == kernel.layers[l].points[0].saved);
+      CHECK((b.saved < a.saved) == attention);
+      CHECK(b.workspace + b.saved == a.workspace + a.saved);
+      CHECK((b.backward.median > a.backward.median) == attention);
+      CHECK(b.backward.median < a.backward.median + a.forward.median + Seconds(1e-15));
+    }
+  }
+
   TEST_CASE("members of a group without sequence parallelism hand on a part each, and keep the whole") {
     const ModelGraph graph =
         model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1024,tied=0,dropout=0");
     EstimateOptions options{.micro_batch_sizes = {1},
                             .tensor_degree = 4,
                             .sequence_parallel = false,
-                            .checkpoint = true,
+                            .checkpoint = Checkpoint::blocks,
                             .tensor_link = Link{.bandwidth = BytesPerSecond(1e9)}};
     const Profile profile = estimate_profile(graph, plain_device(), options);
     const auto block = std::ranges::find_if(
@@ -358,7 +405,7 @@ TEST_SUITE("libprofile/estimate") {
         model::build_family("gpt2:layers=2,width=64,heads=4,sequence=32,vocabulary=1000,tied=0,dropout=0");
     EstimateOptions options{.micro_batch_sizes = {2}};
     const Profile plain = estimate_profile(graph, plain_device(), options);
-    options.checkpoint = true;
+    options.checkpoint = Checkpoint::blocks;
     const Profile again = estimate_profile(graph, plain_device(), options);
     Bytes kept, before;
     for (std::size_t l = 0; l < graph.layers.size(); ++l) {
@@ -389,7 +436,7 @@ TEST_SUITE("libprofile/estimate") {
       layer.frozen.all = layer.name.ends_with("embedding") || layer.name == "block0.norm1";
     EstimateOptions options{.micro_batch_sizes = {2}};
     const Profile plain = estimate_profile(graph, plain_device(), options);
-    options.checkpoint = true;
+    options.checkpoint = Checkpoint::blocks;
     const Profile again = estimate_profile(graph, plain_device(), options);
     Bytes kept;
     Seconds forward, more;
@@ -462,9 +509,9 @@ TEST_SUITE("libprofile/estimate") {
     CHECK(refusal(chain({linear("a", 3)}, {{4}}), {.micro_batch_sizes = {4, 2}}) ==
           "micro-batch sizes [4, 2] must rise, each once; give them like 1,2,4");
     CHECK(
-        refusal(chain({linear("a", 3)}, {{4}}), {.micro_batch_sizes = {1}, .checkpoint = true}) ==
+        refusal(chain({linear("a", 3)}, {{4}}), {.micro_batch_sizes = {1}, .checkpoint = Checkpoint::blocks}) ==
         "the layers of chain are in no numbered blocks, such as block3.norm, that could be checkpointed; leave "
-        "out --checkpoint");
+        "out --checkpoint, or plan with --recompute never");
     CHECK(refusal(chain({layer("o", "opaque")}, {{4}}), {.micro_batch_sizes = {1}}) ==
           "layer o is opaque and has no arithmetic to estimate; give a model of real operations");
   }

@@ -96,12 +96,18 @@ TEST_SUITE("libprofile/estimate/measured_runs") {
     CHECK(runs[1] == MeasuredRun{.model = "lenet5", .micro_batches = 2, .step = Seconds(3), .line = 5});
   }
 
+  TEST_CASE("a run that ran out of memory says nothing of steps") {
+    const auto runs = parse_measured_runs("model,micro_batch,micro_batches,step_s,ran\na,1,2,,0\nb,1,2,3,1\n");
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0].model == "b");
+  }
+
   TEST_CASE("a wrong line is refused by number, column and value") {
     CHECK(refused("model,step\n") ==
           "line 1: unknown column \"step\"; use model, micro_batch, micro_batches, stages, replicas, tensor, "
           "chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, "
           "card_bytes_per_s, "
-          "card_latency_s, link_bytes_per_s, step_s, peak_bytes");
+          "card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran");
     CHECK(refused("model,micro_batch,micro_batches\n") == "line 1: the header has no column step_s; add it");
     CHECK(refused("model,model,micro_batch,micro_batches,step_s\n") ==
           "line 1: column model is there twice; keep one");

@@ -1,0 +1,97 @@
+#include "libprofile/core/blocks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
+
+namespace pp {
+namespace {
+
+constexpr std::size_t kMostDigits = 6;
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+TimeStat longer(const TimeStat& time, Seconds by) {
+  return {time.median + by, time.low + by, time.high + by, time.samples};
+}
+
+/// What a block reads from layers outside, at the profiled size `point`. Members of a tensor group hold what
+/// they hand on a part of: the whole of it without sequence parallelism.
+Bytes inputs_of(const Profile& profile, const ResolvedModel& model, const Block& block, std::size_t point) {
+  std::set<int> read;
+  for (int l = block.begin; l < block.end; ++l) {
+    for (const TensorSource& source : model.layers[at(l)].sources)
+      if (source.kind == TensorSource::Kind::layer && source.index < block.begin) read.insert(source.index);
+  }
+  const auto said = profile.context.find("sequence_parallel");
+  const bool whole = said != profile.context.end() && said->second == "false";
+  Bytes bytes;
+  for (const int layer : read) bytes += profile.layers[at(layer)].points[point].output;
+  return whole ? bytes * profile.tensor_degree : bytes;
+}
+
+void checkpoint(Profile& profile, const ResolvedModel& model, const Block& block, std::size_t p) {
+  Bytes saved;
+  for (int l = block.begin; l < block.end; ++l) saved += profile.layers[at(l)].points[p].saved;
+  // The first layer that has a backward keeps them, and makes what the layers in front of it do as well.
+  Bytes inputs = inputs_of(profile, model, block, p);
+  Seconds forward{};
+  for (int l = block.begin; l < block.end; ++l) {
+    LayerPoint& point = profile.layers[at(l)].points[p];
+    forward += point.forward.median;
+    if (!model.layers[at(l)].backward) continue;
+    if (point.input_gradient) point.input_gradient = longer(*point.input_gradient, forward);
+    point.backward = longer(point.backward, forward);
+    point.workspace += saved;
+    point.saved = point.saved_input = std::exchange(inputs, Bytes(0));
+    forward = {};
+  }
+}
+
+}  // namespace
+
+int block_number(std::string_view layer) {
+  for (std::size_t end = layer.find('.'); end != std::string_view::npos; end = layer.find('.')) {
+    const std::string_view part = layer.substr(0, end);
+    const auto digits =
+        static_cast<std::size_t>(std::find_if_not(part.rbegin(), part.rend(), is_digit) - part.rbegin());
+    if (digits > 0 && digits <= kMostDigits) return std::stoi(std::string(part.substr(part.size() - digits)));
+    layer.remove_prefix(end + 1);
+  }
+  return -1;
+}
+
+std::vector<Block> blocks_of(const ModelGraph& model) {
+  std::vector<Block> blocks;
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    const int number = block_number(model.layers[at(l)].name);
+    if (number < 0) continue;
+    if (!blocks.empty() && blocks.back().number == number && blocks.back().end == l) {
+      blocks.back().end = l + 1;
+    } else {
+      blocks.push_back({number, l, l + 1});
+    }
+  }
+  return blocks;
+}
+
+Profile with_checkpoints(Profile profile) {
+  if (!profile.context.emplace("checkpoint", "blocks").second) return profile;
+  const std::vector<Block> blocks = blocks_of(profile.model);
+  if (blocks.empty()) {
+    throw Error(ErrorKind::usage, "the layers of " + profile.model.name +
+                                      " are in no numbered blocks, such as block3.norm, that could be "
+                                      "checkpointed; leave out --checkpoint, or plan with --recompute never");
+  }
+  const ResolvedModel model = resolve(profile.model);
+  for (const Block& block : blocks)
+    for (std::size_t p = 0; p < profile.micro_batch_sizes.size(); ++p) checkpoint(profile, model, block, p);
+  return profile;
+}
+
+}  // namespace pp

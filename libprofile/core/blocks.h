@@ -1,0 +1,32 @@
+// The blocks of a model, as the names of its layers say (`block3.norm1`, `model.layers.3.mlp.up_proj`), and the
+// profile of a trainer that recomputes them.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libprofile/core/profile.h"
+
+namespace pp {
+
+/// The number of the block that a layer is in: of its name's parts between points the first that ends in a
+/// number and has others behind it. -1: in none.
+int block_number(std::string_view layer);
+
+/// Layers [begin, end) of one block, which follow each other.
+struct Block {
+  int number = 0;
+  int begin = 0, end = 0;
+  bool operator==(const Block&) const = default;
+};
+/// In the order of the layers; those in no block are in none.
+std::vector<Block> blocks_of(const ModelGraph& model);
+
+/// The profile in which every block keeps its inputs alone, and its backward begins with its forward
+/// (activation checkpointing as trainers have it: Chen et al., Training Deep Nets with Sublinear Memory Cost,
+/// 2016); what is so already stays. Its context says `checkpoint`. Throws pp::Error (usage) for a model without
+/// blocks.
+Profile with_checkpoints(Profile profile);
+
+}  // namespace pp
