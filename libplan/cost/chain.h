@@ -61,10 +61,10 @@ struct Exchange {
 /// Of each figure the smaller one.
 Exchange least_of(const Exchange& a, const Exchange& b);
 
-/// Read-only after make_chain(). Boundaries are 0..N, or the down-sets of a graph (lattice.h).
+/// Read-only after make_chain(). Boundaries are 0..N.
 struct Chain {
-  std::vector<int> order;                            ///< layer at each position; empty over down-sets
-  std::vector<LayerSums> layers;                     ///< by position; empty over down-sets
+  std::vector<int> order;                            ///< layer at each position
+  std::vector<LayerSums> layers;                     ///< by position
   std::vector<LayerSums> upto;                       ///< of everything in front of each boundary
   std::vector<double> cut_activation, cut_gradient;  ///< per boundary: bytes of the live set (2.3)
   std::vector<int> cut_activations, cut_gradients;   ///< and the number of its tensors

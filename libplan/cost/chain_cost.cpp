@@ -144,9 +144,7 @@ double ChainCost::server_wait(const LoadTerms& terms, const ServerWays& ways, do
 
 double ChainCost::message_load(int boundary, int replicas, const Place& on, CutSide side) const {
   const bool in = side == CutSide::in;
-  const bool lattice = chain_.order.empty();  // whose boundaries are not layers
-  const int begin = in || lattice ? boundary : boundary - 1;
-  const int end = in && !lattice ? boundary + 1 : boundary;
+  const int begin = in ? boundary : boundary - 1, end = begin + 1;
   const Exchange& least = (in ? chain_.least_in : chain_.least_out)[at(boundary)];
   const PassTimes times = chain_.passes(begin, end, {0, 0});
   LoadTerms terms{.forward = times.forward,

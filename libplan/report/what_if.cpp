@@ -154,8 +154,8 @@ std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& prof
     return std::nullopt;
   auto [roomy, free] = without_limits(cluster, request);
   free.all_reduce_overlap = all_reduce_overlap(cluster, request);
-  const Collected least = collect_candidates(profile, roomy, planned_graph(profile, request), free, {},
-                                             Depth::bound, DownSets::leave_out);
+  const Collected least =
+      collect_candidates(profile, roomy, planned_graph(profile, request), free, {}, Depth::bound);
   if (least.floor > kWorthSaying * plan.predicted.step.count()) return std::nullopt;
   PlanRequest again = request;
   again.recompute = RecomputeMode::automatic;

@@ -49,7 +49,6 @@ std::string_view text_of(Origin origin) {
     case Origin::slower_links: return "a search with slower links";
     case Origin::near_optima: return "a look at what is near the best objective";
     case Origin::device_list: return "a search over a list of the devices";
-    case Origin::down_sets: return "a search over down-sets";
   }
   return {};
 }

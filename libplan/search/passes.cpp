@@ -77,8 +77,8 @@ class Passes {
   /// Whether it has found any.
   bool partitions(int devices) {
     const bool all = devices == static_cast<int>(cluster_.devices.size());
-    Collected found = collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, known(),
-                                         Depth::plain, all ? DownSets::search : DownSets::leave_out);
+    Collected found =
+        collect_candidates(profile_, first_devices(cluster_, devices), graph_, request_, known(), Depth::plain);
     const bool any = !found.finalists.empty();
     shortlist_.add(std::move(found.finalists));
     if (all || request_.even_nodes)  // no part of the machine undercuts it, unless plans use all of one
@@ -121,8 +121,7 @@ class Passes {
   }
 
   void second_look() {
-    Collected found = collect_candidates(profile_, cluster_, graph_, request_, known(), Depth::inherited,
-                                         DownSets::leave_out);
+    Collected found = collect_candidates(profile_, cluster_, graph_, request_, known(), Depth::inherited);
     cut_short_ = found.cut_short;
     shortlist_.add(std::move(found.finalists));
   }

@@ -205,7 +205,7 @@ class Chains {
   std::map<std::pair<bool, bool>, std::optional<Chain>> bounds_;
 };
 
-/// One layer order, or all of them, with every schedule.
+/// One layer order with every schedule.
 void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
                      const LinearOrder& order, const MakeChain& make,
                      const std::function<void(const PlanCase&)>& visit) {
@@ -225,7 +225,7 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
     whole.in_flight.batch = priced.model.batch;
     whole.in_flight.recompute = mode;
     whole.in_flight.sharded = shard == Shard::optimizer;
-    if (!order.layers.empty()) whole.in_flight.units = &units;
+    whole.in_flight.units = &units;
     for (SearchPart& part :
          search_parts(schedule, request, whole, batch.micro_batches, limited, priced.cluster)) {
       if (!limited) part.in_flight = without_limit(part.in_flight);
@@ -265,19 +265,6 @@ std::vector<std::string_view> unpriced_schedules(const Profile& profile, const P
     if (std::ranges::none_of(batches, takes)) names.push_back(row->name);
   }
   return names;
-}
-
-void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                         const Lattice& lattice, const PlanRequest& request,
-                         const std::function<void(const PlanCase&)>& visit) {
-  PlanGraph untied = graph;  // the lattice parts no group
-  untied.tied.clear(), untied.blocks.clear();
-  const auto make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
-    return make_lattice_chain(graph, lattice, model.layers, model.loss, optimizer);
-  };
-  for_each_priced(profile, cluster, request, [&](const PricedCase& priced) {
-    visit_schedules(priced, untied, request, {"down-sets", {}}, make, visit);
-  });
 }
 
 SearchCase search_case(const PlanCase& one, const StageMemory& memory, const Cluster& cluster,

@@ -5,7 +5,6 @@
 #include <functional>
 #include <vector>
 
-#include "libplan/cost/lattice.h"
 #include "libplan/request/linear_order.h"
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
@@ -33,12 +32,6 @@ struct PlanCase : SearchPart {
 /// micro-batch size cannot be priced, and the refusal of the schedules when none takes the micro-batches.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
-
-/// The same over the graph's down-sets: one visit in place of one for each layer order, whose chains are over
-/// the lattice and whose order is empty.
-void for_each_graph_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                         const Lattice& lattice, const PlanRequest& request,
-                         const std::function<void(const PlanCase&)>& visit);
 
 /// Schedules that no case has, because they refuse the micro-batches or the profile does not price theirs.
 std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request);

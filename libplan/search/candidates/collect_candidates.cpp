@@ -8,7 +8,6 @@
 #include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
 #include "libplan/request/effort.h"
-#include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/ordered_candidates.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/index.h"
@@ -17,7 +16,6 @@ namespace pp::plan {
 namespace {
 
 constexpr std::size_t kDrawnOrders = 64;
-constexpr std::size_t kMostPairs = 20'000'000;  ///< of down-sets, times devices, over all cases
 
 /// The finalist with these devices for its workers in turn.
 Finalist on_devices(Finalist finalist, std::vector<int> devices) {
@@ -80,7 +78,7 @@ class CandidateCollector {
     return std::move(result_.finalists);
   }
 
-  Collected run(DownSets down_sets) {
+  Collected run() {
     const bool free_order = has_free_order(graph_, request_);
     for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
       one.space.stop = stop_;
@@ -91,7 +89,10 @@ class CandidateCollector {
       batches_.insert(one.batch.sizes);
       places_stages(one.schedule) ? add_placed(one, free_order) : add_chain(one, free_order);
     });
-    if (free_order) add_graph(down_sets);
+    if (free_order) {
+      include_bound(order_free_);
+      result_.bound_holds = "any layer order";
+    }
     result_.cut_short = cut_short_;
     result_.nothing_fits = std::move(known_.nothing_fits);
     if (!equal_memories(cluster_, request_)) result_.bound_holds.clear();
@@ -314,45 +315,6 @@ class CandidateCollector {
     result_.floor = std::min(result_.floor, bound);
   }
 
-  /// By the chains: neighbouring down-sets need not hold a single layer more, so theirs know no layer.
-  void include_any_order() {
-    include_bound(order_free_);
-    result_.bound_holds = "any layer order";
-  }
-
-  /// Down-sets where they are few, else a bound that needs no order (that of placed schedules never does).
-  void add_graph(DownSets down_sets) {
-    const std::size_t searches = batches_.size() * schedules_.size() * cluster_.devices.size();
-    const bool wanted = down_sets == DownSets::search && !result_.only_placed && !cut_short_;
-    const auto lattice = wanted ? make_lattice(graph_, {.pairs = kMostPairs / searches}) : std::nullopt;
-    if (!lattice) {
-      return include_any_order();
-    }
-    result_.bound_holds = "all " + std::to_string(lattice->size()) + " down-sets";
-    if (!equal_memories(cluster_, request_))
-      include_bound(order_free_);           // theirs knows the smallest device only
-    std::vector<GraphCandidateList> lists;  // PlanCase::search
-    for_each_graph_case(profile_, cluster_, graph_, *lattice, request_, [&](PlanCase one) {
-      one.space.stop = stop_;
-      if (places_stages(one.schedule)) return;
-      if (stops()) return include_any_order();
-      const StageMemory memory(one.chain, one.in_flight, one.devices.limit);
-      const SearchCase what = search_case(one, memory, cluster_, request_);
-      if (one.fresh && one.search == 0) lists.clear();
-      try {
-        const SearchLimits limits{.near = near(one, one.search, OnList::no), .enough = result_.bound};
-        if (one.fresh) lists.push_back(find_graph_candidates(what, *lattice, one.space, graph_.size(), limits));
-      } catch (const SearchStopped&) {
-        cut_short_ = true;
-        return include_any_order();
-      }
-      const GraphCandidateList& list = lists[at(one.search)];
-      include_bound(list.bound);
-      for (const auto& [stages, estimate] : list.candidates)
-        add(one, {stages.partition, estimate, list.bound, Origin::down_sets}).order = stages.order;
-    });
-  }
-
   const Profile& profile_;
   const Cluster& cluster_;
   const PlanGraph& graph_;
@@ -376,8 +338,8 @@ class CandidateCollector {
 }  // namespace
 
 Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                             const PlanRequest& request, Known known, Depth depth, DownSets down_sets) {
-  return CandidateCollector(profile, cluster, graph, request, std::move(known), depth).run(down_sets);
+                             const PlanRequest& request, Known known, Depth depth) {
+  return CandidateCollector(profile, cluster, graph, request, std::move(known), depth).run();
 }
 
 std::vector<Finalist> collect_drawn(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,

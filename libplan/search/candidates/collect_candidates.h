@@ -1,5 +1,5 @@
-// Everything worth pricing: the candidates of all cases of a request, from its layer orders and, where the
-// graph branches, from all its down-sets; and what no plan can beat.
+// Everything worth pricing: the candidates of all cases of a request, from its layer orders; and what no plan
+// can beat.
 #pragma once
 
 #include <limits>
@@ -39,7 +39,7 @@ struct Collected {
   /// or fewer; with a free layer order none in any order. Without schedules that place their stages.
   double bound = std::numeric_limits<double>::infinity();
   double placed_bound = std::numeric_limits<double>::infinity();  ///< of those, on exactly these devices
-  std::string bound_holds;  ///< `all 241 down-sets`: what the bound is over; empty: the searched orders
+  std::string bound_holds;  ///< `any layer order`: what the bound is over; empty: the searched orders
   double floor = std::numeric_limits<double>::infinity();  ///< the same of all plans on these devices or fewer
   int orders = 0;                                          ///< distinct layer orders of one case
   int batches = 0;
@@ -53,13 +53,11 @@ struct Collected {
   NothingFits nothing_fits;      ///< what was known, and what was found
 };
 
-enum class DownSets { leave_out, search };
-
 /// Left out are cases that a bound above the best plan of their schedule says cannot give a better one, each as
 /// if its schedule were searched alone; and on machines that are not small those whose objective comes nowhere
 /// near the least of their rivals, or of another layer order is no less. Throws what for_each_case() throws.
 Collected collect_candidates(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                             const PlanRequest& request, Known known, Depth depth, DownSets down_sets);
+                             const PlanRequest& request, Known known, Depth depth);
 
 /// The pipelines of 64 more orders of a small branching model, for schedules that fit in none of the usual
 /// ones. Throws what for_each_case() throws.

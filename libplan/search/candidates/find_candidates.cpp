@@ -4,12 +4,14 @@
 #include <memory>
 
 #include "libplan/cost/constants.h"
+#include "libplan/cost/links.h"
 #include "libplan/request/effort.h"
+#include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/even_partitions.h"
-#include "libplan/search/candidates/graph_candidates.h"
 #include "libplan/search/candidates/near_optima.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/label_search.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
@@ -201,6 +203,45 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
   }
 }
 
+/// Of all, as the bound's chain has one of them.
+double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
+
+/// Of 1, 2, .. replicas, as far as somebody has come.
+class LeastForms {
+ public:
+  explicit LeastForms(const Cluster& cluster) : cluster_(cluster) {}
+  const std::vector<AllReduceForm>& of(int replicas) {
+    while (std::ssize(forms_) < replicas)
+      forms_.push_back(least_all_reduce_forms(cluster_, static_cast<int>(forms_.size()) + 1));
+    return forms_[at(replicas - 1)];
+  }
+
+ private:
+  const Cluster& cluster_;
+  std::vector<std::vector<AllReduceForm>> forms_;
+};
+
+/// A layer alone on as many replicas as it likes: its own work, all-reduce and update.
+double least_load(const SearchCase& what, LeastForms& forms, int layer, int most_replicas, double known) {
+  double least = std::numeric_limits<double>::infinity();
+  const Chain& chain = what.bound_chain;
+  const LoadKind kind = what.synchronous ? LoadKind::steady : LoadKind::period;
+  const LayerSums sums = chain.between(layer, layer + 1);
+  LoadTerms alone{.forward = sums.times.forward, .backward = sums.times.backward, .fixed = chain.fixed};
+  const bool sharded = what.memory.in_flight().sharded;
+  const double unit = what.micro_batches.least_time();  // of the bound's chain
+  const double overlap = what.all_reduce_overlap * what.micro_batches.most_time() / unit;
+  for (alone.replicas = 1; alone.replicas <= most_replicas && least > known; ++alone.replicas) {
+    const int q = alone.replicas;
+    alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
+    if (!is_served(what.memory.in_flight().policy))
+      alone.all_reduce = cheapest(forms.of(q), chain.reduction(layer, layer + 1, sharded));
+    alone.update = chain.stage_update(layer, layer + 1, sharded ? q : 1);
+    least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
+  }
+  return least;
+}
+
 }  // namespace
 
 ChainCost objective_cost(const SearchCase& what, const SearchSpace& space) {
@@ -218,6 +259,18 @@ ChainCost bound_cost(const SearchCase& what, const SearchSpace& space) {
           aligned(equal_seats(space.replica_limit(), what.best_links, what.memory.limit(), &what.cluster), what,
                   space),
           what.memory.in_flight()};
+}
+
+double order_free_bound(const SearchCase& what, const SearchSpace& space) {
+  const int layers = what.bound_chain.size();
+  const Chain& chain = what.bound_chain;
+  const double work = chain.stage_compute(0, layers);
+  const double way = chain.way(0, layers) + chain.fixed.forward + chain.fixed.backward;
+  double bound = std::max(what.synchronous ? way : 0, all_time(what.micro_batches) * work / space.devices);
+  LeastForms forms(what.cluster);
+  for (int layer = 0; layer + 1 < layers; ++layer)  // the last position holds the loss, in this order only
+    bound = std::max(bound, least_load(what, forms, layer, space.replica_limit(), bound));
+  return bound;
 }
 
 CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {

@@ -48,6 +48,11 @@ enum class Depth { plain, inherited, balanced, bound };
 ChainCost objective_cost(const SearchCase& what, const SearchSpace& space);
 ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 
+/// What no partition undercuts in any layer order, from any one of them: all work shared evenly, one
+/// micro-batch's way through the pipeline, and each layer with the replicas that suit it best. Seconds as
+/// `estimate`, of steady steps.
+double order_free_bound(const SearchCase& what, const SearchSpace& space);
+
 struct SearchLimits {
   double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
   double most = std::numeric_limits<double>::infinity();     ///< take no pains over what is estimated above

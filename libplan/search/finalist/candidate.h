@@ -17,7 +17,6 @@ enum class Origin {
   slower_links,   ///< the points of a machine with slower links
   near_optima,    ///< partitions near the best objective
   device_list,    ///< the points on an ordered list of devices
-  down_sets,      ///< the points over all down-sets of the graph
 };
 
 struct Candidate {

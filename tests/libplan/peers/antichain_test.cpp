@@ -5,8 +5,8 @@
 
 #include "libplan/peers/input.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/exact/lattice_search.h"
 #include "libprofile/core/index.h"
+#include "tests/libplan/search/exact/lattice_search.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/test_data.h"
 

@@ -67,8 +67,7 @@ TEST_CASE(
     request.schedule = "1f1b";
     const PlanGraph graph = planned_graph(profile, request);
     const Least least = search_all(profile, cluster, graph, request);
-    const Collected found =
-        collect_candidates(profile, cluster, graph, request, {}, Depth::plain, DownSets::leave_out);
+    const Collected found = collect_candidates(profile, cluster, graph, request, {}, Depth::plain);
     REQUIRE(!found.finalists.empty());
     CHECK(least.cases == 4);
     CHECK(found.bound == least.bound);
@@ -94,7 +93,7 @@ TEST_CASE("where nothing fits on all devices fewer are not searched, and what fi
   const PlanGraph graph = planned_graph(profile, request);
   const auto collect = [&](int devices, NothingFits known) {
     return collect_candidates(profile, test::make_cluster(devices, 60'000'000), graph, request,
-                              {.nothing_fits = std::move(known)}, Depth::plain, DownSets::leave_out);
+                              {.nothing_fits = std::move(known)}, Depth::plain);
   };
   const Collected all = collect(kDevices, {});
   REQUIRE(all.nothing_fits.size() == 1);
@@ -123,8 +122,8 @@ TEST_CASE("schedules that place their stages are searched at every micro-batch c
   PlanRequest request;
   request.mini_batch = 64;
   request.schedule = "interleaved";
-  const Collected found = collect_candidates(profile, cluster, planned_graph(profile, request), request, {},
-                                             Depth::plain, DownSets::leave_out);
+  const Collected found =
+      collect_candidates(profile, cluster, planned_graph(profile, request), request, {}, Depth::plain);
   std::map<int, double> least;  // objective of each count
   for (const Finalist& finalist : found.finalists) {
     double& known = least.try_emplace(finalist.micro_batches, finalist.estimate).first->second;

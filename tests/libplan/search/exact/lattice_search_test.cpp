@@ -1,4 +1,4 @@
-#include "libplan/search/exact/lattice_search.h"
+#include "tests/libplan/search/exact/lattice_search.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/search/candidates/graph_candidates.h"
+#include "libplan/search/candidates/find_candidates.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"
 #include "tests/support/doctest.h"

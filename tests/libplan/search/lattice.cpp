@@ -1,4 +1,4 @@
-#include "libplan/cost/lattice.h"
+#include "tests/libplan/search/lattice.h"
 
 #include <algorithm>
 

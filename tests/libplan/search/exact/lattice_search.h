@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "libplan/cost/lattice.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libplan/search/exact/pareto.h"
+#include "tests/libplan/search/lattice.h"
 
 namespace pp::plan {
 

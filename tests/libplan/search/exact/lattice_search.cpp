@@ -1,4 +1,4 @@
-#include "libplan/search/exact/lattice_search.h"
+#include "tests/libplan/search/exact/lattice_search.h"
 
 #include <algorithm>
 #include <numeric>
