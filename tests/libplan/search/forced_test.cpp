@@ -1,0 +1,93 @@
+// Whatever an option is forced to (of stages per worker: one or two), a request that leaves it open finds a
+// plan that is as fast, within 0.1 %.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "libplan/request/request.h"
+#include "tests/libplan/search/instances.h"
+#include "tests/libplan/search/profiles.h"
+#include "tests/libplan/search/searched.h"
+#include "tests/support/doctest.h"
+
+TEST_SUITE_BEGIN("libplan/search/forced");
+
+namespace pp::plan {
+namespace {
+
+using test::Random;
+
+Profile random_chain(Random& random, int layers) {
+  test::ProfileSpec spec{.layers = {}, .edges = {}, .sizes = {1, 2}};
+  for (int l = 0; l < layers; ++l) {
+    spec.layers.push_back({static_cast<double>(random.integer(1, 9)),
+                           static_cast<double>(random.integer(1, 19)), random.integer(0, 3'000'000),
+                           random.integer(1, 400'000), random.integer(1, 3'000'000)});
+  }
+  return test::make_profile(spec);
+}
+
+/// The request with one option at each of its values.
+std::vector<std::pair<std::string, PlanRequest>> forced(const Profile& profile, const PlanRequest& open,
+                                                        int layers, int devices) {
+  std::vector<std::pair<std::string, PlanRequest>> all;
+  const auto add = [&](const std::string& name, const auto& set) { set(all.emplace_back(name, open).second); };
+  for (const ScheduleRow* row : planned_schedules(profile, open))
+    add("schedule " + std::string(row->name), [&](PlanRequest& request) { request.schedule = row->name; });
+  for (int stages = 1; stages <= std::min(layers, devices); ++stages)
+    add("stages " + std::to_string(stages), [&](PlanRequest& request) { request.stages = stages; });
+  for (int count = 4; count <= open.mini_batch; count *= 2)
+    add("micro-batches " + std::to_string(count), [&](PlanRequest& request) { request.micro_batches = count; });
+  for (int replicas = 1; replicas <= devices; ++replicas)
+    add("most replicas " + std::to_string(replicas),
+        [&](PlanRequest& request) { request.max_replicas = replicas; });
+  for (int chunks = 1; chunks <= 2; ++chunks)
+    add("chunks " + std::to_string(chunks), [&](PlanRequest& request) { request.chunks_per_worker = chunks; });
+  for (const RecomputeMode mode : {RecomputeMode::never, RecomputeMode::always})
+    add("recompute", [&](PlanRequest& request) { request.recompute = mode; });
+  for (const ShardChoice shard : {ShardChoice::none, ShardChoice::optimizer})
+    add("shard", [&](PlanRequest& request) { request.shard = shard; });
+  for (int cut = 1; cut < layers; ++cut)
+    add("cut " + std::to_string(cut), [&](PlanRequest& request) { request.cuts = {cut}; });
+  return all;
+}
+
+/// Seconds; infinity where the request contradicts itself or nothing fits.
+double step_within(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
+  try {
+    return test::step_of(test::searched(profile, cluster, request));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("no option forced to any value gives a faster plan than one that is left open") {
+  Random random(64);
+  int compared = 0;
+  for (int round = 0; round < 12; ++round) {
+    CAPTURE(round);
+    const int layers = random.integer(4, 8), devices = random.integer(2, 4);
+    const Profile profile = random_chain(random, layers);
+    const Cluster cluster = test::make_cluster(devices);
+    PlanRequest open;
+    open.mini_batch = 8;
+    open.recompute = RecomputeMode::automatic;
+    open.shard = ShardChoice::automatic;
+    if (round % 2 == 0) open.memory_limit = Bytes(random.integer(8, 30) * 1'000'000);
+    const double free = step_within(profile, cluster, open);
+    for (const auto& [name, request] : forced(profile, open, layers, devices)) {
+      CAPTURE(name);
+      const double step = step_within(profile, cluster, request);
+      CHECK(free <= 1.001 * step);
+      compared += step < std::numeric_limits<double>::infinity() ? 1 : 0;
+    }
+  }
+  CHECK(compared > 100);
+}
+
+}  // namespace pp::plan
+
+TEST_SUITE_END();
