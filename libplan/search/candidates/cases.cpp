@@ -148,7 +148,9 @@ std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limi
   if (!limited) return {RecomputeMode::never};
   if (request.recompute_extent == RecomputeExtent::uniform)
     return {RecomputeMode::never, RecomputeMode::always};
-  if (!small) return {RecomputeMode::never, RecomputeMode::automatic};
+  // A trainer that recomputes blocks does not know the R of whole stages.
+  if (!small || request.recompute_extent == RecomputeExtent::first_blocks)
+    return {RecomputeMode::never, RecomputeMode::automatic};
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }
 
