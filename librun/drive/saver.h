@@ -55,10 +55,10 @@ class Saver {
   void write_best(const Position& position);
   std::string last_whole() const;
 
-  Metadata further_;                         ///< of the process that drives: further_state() of the start
-  NamedTensors kept_;                        ///< values of its `kept`
-  std::optional<WeightOutput> weights_;      ///< of the process that drives
-  std::optional<CheckpointFolder> folder_;   ///< the same
+  Metadata further_;                        ///< of the process that drives: further_state() of the start
+  NamedTensors kept_;                       ///< values of its `kept`
+  std::optional<WeightOutput> weights_;     ///< of the process that drives
+  std::optional<CheckpointFolder> folder_;  ///< the same
   Start start_;
   Step saved_;                              ///< of the last checkpoint, or the one that was resumed
   Coordinator::Clock::time_point begun_{};  ///< when this rank began with it

@@ -262,7 +262,8 @@ TEST_SUITE("apps/launch_keep_going") {
     CHECK(folder.resumed(end) == folder.undisturbed(end));
   }
 
-  TEST_CASE("ranks that are killed go on from memory, to the bytes of a training that nobody disturbs") {
+  TEST_CASE(
+      "ranks that are killed go on from their checkpoints, to the bytes of a training that nobody disturbs") {
     if (std::string_view(PP_MPIRUN).empty()) return pp::test::skip("built without MPI");
     const FleetFolder folder("localhost slots=2\n");
     fs::remove(folder.path() / "mpirun");
@@ -278,7 +279,6 @@ TEST_SUITE("apps/launch_keep_going") {
     const pp::Json report = pp::parse_json(folder.read("report.json"));
     REQUIRE(report["lost_attempts"].size() == 2);
     for (const pp::Json& lost : report["lost_attempts"]) CHECK(lost["checkpoint_step"] > 0);
-    CHECK(report["checkpoints"]["copies"] == 1);  // at the end
     CHECK(pp::test::newest_checkpoint(folder.path() / "ck") == 3000);
   }
 

@@ -343,7 +343,8 @@ TEST_SUITE("librun/checkpoint/checkpoint_folder") {
       CHECK(fs::exists(path / ".unfinished-step-4"));  // of the run that goes on
     }
     CHECK(refusal([&] { CheckpointFolder(path, 9, std::nullopt); }, ErrorKind::usage) == "accepted");
-    CHECK(refusal([&] { CheckpointFolder("/proc/self/fdinfo", 9, std::nullopt, "--elsewhere"); }, ErrorKind::usage)
+    CHECK(refusal([&] { CheckpointFolder("/proc/self/fdinfo", 9, std::nullopt, "--elsewhere"); },
+                  ErrorKind::usage)
               .ends_with("; give a folder for --elsewhere that can"));
     CHECK(refusal([&] { CheckpointFolder("/proc/self/fdinfo", 9, std::nullopt); }, ErrorKind::usage)
               .starts_with("/proc/self/fdinfo: cannot be written: "));
