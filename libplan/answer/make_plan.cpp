@@ -48,7 +48,7 @@ Seconds step_of(const RankedPlans& plans) { return plans.best.predicted.step; }
 
 /// By `find`, find_plan() or find_plans(). A trainer recomputes blocks within their backward, as a profile with
 /// checkpoints has it, and not by the R of pp-run: `always` plans such a profile, and of `auto` that is the
-/// plan where the others need more memory, or take longer.
+/// plan where the others need more memory, or take longer. A model without blocks has no such plan.
 template <class Find>
 auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, const PlanRequest& request)
     -> decltype(or_why_not(find(profile, cluster, request), profile, cluster, request)) {
@@ -58,12 +58,16 @@ auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, 
   const RecomputeExtent extent = extent_of(profile, request);
   const bool asks = request.recompute == RecomputeMode::always || request.recompute == RecomputeMode::automatic;
   if (extent == RecomputeExtent::any || !asks) return answer(profile, request);
-  const Checkpointed all = checkpointed(profile, request);
-  if (request.recompute == RecomputeMode::always) return answer(all.profile, all.request);
+  if (request.recompute == RecomputeMode::always) {
+    const Checkpointed all = checkpointed(profile, request);
+    return answer(all.profile, all.request);
+  }
   PlanRequest less = request;
   if (extent == RecomputeExtent::uniform) less.recompute = RecomputeMode::never;
   auto some = find(profile, cluster, less);
   if (some.index() == 0 && extent == RecomputeExtent::first_blocks) return std::get<0>(std::move(some));
+  if (blocks_of(profile.model).empty()) return or_why_not(std::move(some), profile, cluster, request);
+  const Checkpointed all = checkpointed(profile, request);
   auto whole = find(all.profile, cluster, all.request);
   if (whole.index() != 0) return or_why_not(std::move(some), profile, cluster, request);
   if (some.index() == 0 && step_of(std::get<0>(some)) <= step_of(std::get<0>(whole)))

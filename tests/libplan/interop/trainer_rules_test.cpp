@@ -261,6 +261,23 @@ TEST_CASE("--recompute always of a trainer is a profile with checkpoints, to the
   same(*best(request, 4, plain), *best(never, 4, with_checkpoints(plain)));
 }
 
+TEST_CASE("--recompute auto of a model without blocks is never, whatever a trainer recomputes") {
+  const std::vector<test::LayerRow> rows(4, {1, 2, 1'000'000, 90'000, 1'000'000, 0, 0});
+  Profile unnumbered = test::make_profile({rows, {}, {1, 2, 4}});
+  unnumbered.trainer.emplace().name = "loop";
+  for (const RecomputeExtent extent : {RecomputeExtent::uniform, RecomputeExtent::first_blocks}) {
+    unnumbered.trainer->recompute = extent;
+    PlanRequest request = request_of(8);
+    const auto never = best(request, 4, unnumbered);
+    request.recompute = RecomputeMode::automatic;
+    const auto automatic = best(request, 4, unnumbered);
+    REQUIRE((never && automatic));
+    CHECK(automatic->predicted.step == never->predicted.step);
+    request.recompute = RecomputeMode::always;
+    CHECK_THROWS_AS(best(request, 4, unnumbered), Error);
+  }
+}
+
 TEST_CASE(
     "--recompute auto for megatron is never, always, or the first blocks of every stage, whichever is best") {
   int by_blocks = 0, better_than_both = 0;
