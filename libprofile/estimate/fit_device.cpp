@@ -17,7 +17,7 @@ namespace {
 /// Residuals beyond so much of a step count in proportion, not squared.
 constexpr double kSoft = 0.03;
 constexpr double kVisible = 1e-3;
-/// Of the squared slopes: from far away a bold first step ends anywhere.
+/// The first share of the squared slopes that damps a step: from far away a bold first step ends anywhere.
 constexpr double kFirstDamping = 0.1;
 constexpr double kMostDamping = 1e12;  ///< no step helps
 constexpr double kDifference = 1e-4;   ///< of an angle, for derivatives

@@ -40,7 +40,7 @@ std::vector<LinkSample> sample_pair(const Cores& first, const Cores& second, con
 Cluster measure_cuda_links(std::span<const int> devices, const LinkSweep& sweep,
                            const std::function<void(double)>& progress = {});
 
-/// Of all ranks, in their order; `device` is what this rank says of its own.
+/// The medium of a group that all ranks form, in their order; `device` is what this rank says of its own.
 std::unique_ptr<LinkMedium> make_group_medium(std::shared_ptr<DeviceGroup> group, Device device);
 
 }  // namespace pp::run

@@ -56,7 +56,7 @@ void wait_for(Posted& posted);
 void send_to(Peers& peers, int to, std::span<const std::byte> bytes);
 void receive_from(Peers& peers, int from, std::span<std::byte> bytes);
 
-/// Of any length.
+/// Texts of any length.
 void send_text(Peers& peers, int to, const std::string& text);
 std::string receive_text(Peers& peers, int from);
 

@@ -21,7 +21,7 @@ inline constexpr double kLeastLossScale = 0x1p-24;
 /// A dynamic scale begins at 2^16.
 LossScale initial_loss_scale(std::optional<double> fixed, bool dynamic);
 
-/// Of a dynamic scale after a step: half of it where gradients were not finite, so that no update was made,
+/// A dynamic scale after a step: half of it where gradients were not finite, so that no update was made,
 /// twice after 2,000 steps in a row that were. Rule and figures of torch.amp.GradScaler, which halves for ever;
 /// here the caller ends the run when a step at the least scale is not finite: the scale is not to blame any
 /// more.

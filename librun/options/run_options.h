@@ -22,7 +22,7 @@ struct ExecutionOptions {
   std::string target_column;  ///< of a CSV file; empty: the last one
   /// Samples of synthetic data; in training per epoch.
   int synthetic_samples = 1024;
-  /// Of synthetic data: turns of their rule per sample, so that they are a stream that a trainer must follow;
+  /// Synthetic data: turns of their rule per sample, so that they are a stream that a trainer must follow;
   /// neighbours are alike then.
   double synthetic_drift = 0;
   /// Multiplies floating inputs of files; default: integers by 1/(maximum of their type).

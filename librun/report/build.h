@@ -50,8 +50,8 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
 /// Chrome trace JSON of the recorded operations and messages, with what there is to say about them.
 std::string make_trace(std::span<const WorkerRecord* const> workers, const Context& facts);
 
-/// Of `stages` stages, over the frames whose first and last forward the records have; the period is left to the
-/// caller.
+/// How frames went through `stages` stages, those whose first and last forward the records have; the period is
+/// left to the caller.
 FramesReport frames_report(std::span<const WorkerRecord* const> workers, int stages);
 
 }  // namespace pp::run

@@ -55,7 +55,7 @@ void check_cuda_graphs(const plan::Plan& plan, std::span<const Device> devices, 
 /// What keeps the passes of a stage from being recorded: `layer "drop1" draws random numbers`; empty: nothing.
 std::string why_not_recorded(const plan::Plan& plan, const ResolvedModel& model, StageId stage);
 
-/// Of the stage's passes in a worker's program, in the order of their forwards.
+/// The kinds of the stage's passes in a worker's program, in the order of their forwards.
 std::vector<PassKind> pass_kinds(const plan::Program& program, StageId stage);
 
 }  // namespace pp::run

@@ -57,7 +57,7 @@ struct CoreBinding {
 /// cores. Throws pp::Error (device) for a core that is not in `allowed`.
 CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> allowed);
 
-/// Of one thread.
+/// The background work of one thread.
 class BackgroundWork {
  public:
   struct Clocks {

@@ -212,7 +212,7 @@ class DirectSum final : public PendingSum {
   Seconds spent() override { return end_->since(*begin_); }
 
  private:
-  /// Of a slice of this member's.
+  /// The other members' parts of a slice that this one adds up.
   void receive_all(const Slice& slice) {
     std::vector<at::Tensor>& theirs = theirs_.emplace_back(static_cast<std::size_t>(group_.size()));
     const at::Tensor own = part_of(flat_, slice);

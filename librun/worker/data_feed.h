@@ -66,13 +66,13 @@ struct LossWeight {
   bool empty() const { return own == 0 && all != 0; }
 };
 
-/// Of one worker, on its thread.
+/// The weights in one worker's losses, used on its thread.
 class LossWeights {
  public:
   /// `job` must outlive it.
   explicit LossWeights(const Job& job) : job_(job) {}
 
-  /// Of a operation that has a micro-batch; `epoch_first`: the step with which its epoch began. Where labels
+  /// The weight of an operation's micro-batch; `epoch_first`: the step with which its epoch began. Where labels
   /// are not counted the numbers of samples, else the labels of the whole step are read once.
   LossWeight of(const Operation& operation, Step epoch_first, const DataFeed& feed);
   /// What all of a step's micro-batches weigh.

@@ -7,7 +7,7 @@
 
 namespace pp::test {
 
-/// Of 24 samples in an epoch, mini-batches of 8 are three steps.
+/// An epoch of 24 samples has three steps with mini-batches of 8.
 inline run::RunOptions synthetic_options(std::int64_t steps, int samples = 24) {
   run::RunOptions options;
   options.data = "synthetic";

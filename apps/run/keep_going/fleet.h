@@ -32,7 +32,7 @@ class HostProbe {
   HostProbe(Launcher launcher, const std::string& host, const std::string& program, Seconds limit);
   /// Whether it is decided: an answer, none, or the limit has passed.
   bool look();
-  /// Of one that is decided; nothing: it does not answer.
+  /// The answer, once it is decided; nothing: the host does not answer.
   const std::optional<HostAnswer>& answer() const { return answer_; }
 
  private:

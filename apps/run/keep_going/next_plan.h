@@ -56,11 +56,11 @@ class LaunchedRank {
   LaunchedRank(const LaunchedRank&) = delete;
   LaunchedRank& operator=(const LaunchedRank&) = delete;
 
-  /// Of the first rank.
+  /// Called by the first rank alone.
   void step(std::int64_t step) const;
   void failed(const std::string& reason) const;
   void ended() const;
-  /// Of the first rank.
+  /// Called by the first rank alone.
   void speeds(const ToldSpeeds& speeds) const;
   /// Throws pp::Error (data).
   std::vector<run::LostAttempt> earlier() const;

@@ -77,7 +77,7 @@ class RebalancedTraining final : public OtherPlans {
   RebalancedTraining(const RebalancedTraining&) = delete;
   RebalancedTraining& operator=(const RebalancedTraining&) = delete;
 
-  /// Of the plan that the next start takes.
+  /// The file of the plan that the next start takes.
   const std::string& file() const { return current_.file; }
 
   void begin() override;

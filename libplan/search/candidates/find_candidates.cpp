@@ -203,10 +203,10 @@ void collect(const SearchCase& what, const SearchSpace& space, const SearchLimit
   }
 }
 
-/// Of all, as the bound's chain has one of them.
+/// The time of all micro-batches in units of the least, which is the one in the bound's chain.
 double all_time(const MicroBatches& batch) { return batch.total(&MicroBatches::time) / batch.least_time(); }
 
-/// Of 1, 2, .. replicas, as far as somebody has come.
+/// The cheapest all-reduces of 1, 2, .. replicas, as far as a candidate has needed them.
 class LeastForms {
  public:
   explicit LeastForms(const Cluster& cluster) : cluster_(cluster) {}
