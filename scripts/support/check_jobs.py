@@ -83,7 +83,6 @@ while [ "${1##*/}" != pp-run ]; do shift; done
 unset SLURM_JOB_ID
 kills=$(cat kills)
 [ "$2" = train ] && [ "$kills" -gt 0 ] || exec "$@"
-echo $((kills - 1)) >kills
 for word; do [ "$last" != --checkpoint ] || folder=$word; last=$word; done
 before=$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)
 "$@" &
@@ -91,6 +90,7 @@ trap "kill -USR1 $!" USR1
 until [ "$(ls "$folder" 2>/dev/null | grep step- | tail -n 1)" != "$before" ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
 kill -KILL $!
 wait
+echo $((kills - 1)) >kills  # last: whoever ends the job at 0 finds no rank of it left
 exit 137
 """
 
