@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "librun/infer/options.h"
 #include "librun/infer/report.h"
 

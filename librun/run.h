@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/error.h"
 #include "librun/options/run_options.h"
 #include "librun/report/progress.h"

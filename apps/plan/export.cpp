@@ -11,7 +11,7 @@
 #include "apps/cli/progress.h"
 #include "apps/plan/commands.h"
 #include "libplan/interop/trainer_export.h"
-#include "libplan/peers/pipedream_export.h"
+#include "libplan/peers/pipedream_text.h"
 
 namespace pp::plan_tool {
 enum class ExportFormat { pipedream, torch_pipelining, megatron, torchtitan, automodel };

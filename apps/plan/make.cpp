@@ -21,7 +21,7 @@
 #include "apps/plan/tables.h"
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
-#include "libplan/answer/typed_bytes.h"
+#include "libplan/answer/remedies.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"

@@ -5,7 +5,7 @@
 #include "apps/plan/tables.h"
 #include "libplan/draw/chrome_trace.h"
 #include "libplan/draw/timeline_text.h"
-#include "libplan/plan_picture.h"
+#include "libplan/explorer/plan_data.h"
 
 namespace pp::plan_tool {
 void add_picture_options(const cli::Command& command, PictureOptions& options) {

@@ -8,8 +8,8 @@
 #include "apps/cli/output.h"
 #include "apps/cli/shell.h"
 #include "libplan/draw/timeline_svg.h"
-#include "libplan/plan.h"
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/plan/plan.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 
 namespace pp::plan_tool {

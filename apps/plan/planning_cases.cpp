@@ -48,15 +48,16 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (other_degree) {
     refuse(both + " differ in tensor degree and in cores per device; give profiles that differ in one of them");
   }
-  for (const PlanningCase* one : {&a, &b}) {
-    if (one->profile.device.kind == DeviceKind::cpu) continue;
-    refuse(cli::input_name(one->file) +
-           ": several profiles are of cpu devices of different numbers of cores, " + "this one is of " +
-           std::string(name_of(one->profile.device.kind)) + "; give it alone");
+  if (a.profile.device.kind != b.profile.device.kind) {
+    refuse(both + " profile the model on " + std::string(name_of(a.profile.device.kind)) + " and " +
+           std::string(name_of(b.profile.device.kind)) + " devices; give one alone");
   }
-  if (a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
-    refuse(both + " both profile devices of " + cores_text(a) +
-           "; several profiles are of devices of different numbers of cores");
+  const bool cpu = a.profile.device.kind == DeviceKind::cpu;
+  if (!cpu || a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
+    refuse(both + " both profile the model on " +
+           (cpu ? "devices of " + cores_text(a) : std::string(name_of(a.profile.device.kind)) + " devices") +
+           ", with the same tensor degree and recomputation; profiles that compete differ in one of these: "
+           "give one alone");
   }
 }
 

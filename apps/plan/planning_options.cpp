@@ -8,8 +8,8 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
-#include "libplan/request/blocks.h"
-#include "libplan/schedule/csv.h"
+#include "libplan/request/shapes.h"
+#include "libplan/schedule/program_text.h"
 #include "libprofile/core/cluster_scale.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
@@ -254,7 +254,6 @@ void add_cuts(const cli::Command& command, std::string& cuts) {
 
 void add_basic_options(const cli::Command& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
-  add_mini_batch(command, request);
   options.optimizer =
       cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory; with --for adamw")
           .group("Training");
@@ -378,6 +377,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
 
 void add_request_options(const cli::Command& command, RequestOptions& options) {
   plan::PlanRequest& request = options.request;
+  add_mini_batch(command, request);
   add_basic_options(command, options);
   const cli::Option count =
       command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");

@@ -7,8 +7,8 @@
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
 #include "apps/plan/planning_options.h"
-#include "libplan/schedule/csv.h"
-#include "libplan/schedule/limits.h"
+#include "libplan/schedule/closed_forms.h"
+#include "libplan/schedule/program_text.h"
 
 namespace pp::plan_tool {
 

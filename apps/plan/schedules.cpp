@@ -127,7 +127,7 @@ plan::ScheduleStudy study_of(const ScheduleRow& row) {
   return study;
 }
 
-/// Bubble of one isolated step, or of eight micro-batches of a stream; in the steady state, where steps or
+/// Bubble of a single step, or of eight micro-batches of a stream; in the steady state, where steps or
 /// micro-batches follow each other; and what the first and the last worker hold.
 std::array<std::string, 3> figures_of(const ScheduleRow& row) {
   if (row.source == plan::ProgramSource::file) return {"-", "-", "-"};

@@ -13,7 +13,7 @@
 #include "apps/plan/planning_options.h"
 #include "apps/plan/tables.h"
 #include "libplan/explorer/explorer.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/counted.h"

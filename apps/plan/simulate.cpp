@@ -14,7 +14,7 @@
 #include "apps/plan/tables.h"
 #include "libplan/price/predict.h"
 #include "libplan/schedule/closed_forms.h"
-#include "libplan/schedule/csv.h"
+#include "libplan/schedule/program_text.h"
 #include "libplan/schedule/queues.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/counted.h"

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "apps/cli/table.h"
-#include "libplan/plan_picture.h"
-#include "libplan/plan_windows.h"
+#include "libplan/plan/programs.h"
 #include "libprofile/core/device_name.h"
 #include "libprofile/core/index.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::plan_tool {
 

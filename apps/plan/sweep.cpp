@@ -1,4 +1,4 @@
-// pp-plan sweep: the best plan of every combination of devices, schedule and micro-batches.
+// pp-plan sweep: the best plan of every combination of devices, mini-batch, schedule and micro-batches.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -28,6 +28,7 @@ struct SweepOptions {
   ClusterOptions cluster;
   std::string devices, nodes;
   plan::TrainingBudget budget;
+  std::string mini_batches;
   std::string micro_batches;           ///< empty: kUsualCounts, with a trainer auto
   std::vector<std::string> schedules;  ///< empty: the usual ones, or all of the trainer
   std::optional<plan::Trainer> trainer;
@@ -76,6 +77,11 @@ std::vector<int> counts_of(const SweepOptions& options) {
   return cli::parse_counts(given ? options.micro_batches : kUsualCounts, ',', "--micro-batches");
 }
 
+std::vector<int> mini_batches_of(const SweepOptions& options) {
+  if (options.mini_batches.empty()) return {};
+  return cli::parse_counts(options.mini_batches, ',', "--mini-batch");
+}
+
 plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std::vector<Cluster> clusters) {
   plan::PlanRequest request = to_request(options.request, profile);
   for (const Cluster& cluster : clusters) check_memory_limit(request, cluster);
@@ -90,6 +96,7 @@ plan::SweepSpec spec_of(const SweepOptions& options, const Profile& profile, std
     schedules = {"gpipe", "1f1b", "zb-h1"};
   }
   return {.clusters = std::move(clusters),
+          .mini_batches = mini_batches_of(options),
           .schedules = std::move(schedules),
           .micro_batches = counts_of(options),
           .request = request,
@@ -157,6 +164,9 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
   const std::vector<cli::Column> of_profile = profile_columns(rows);
   columns.insert(columns.end(), of_profile.begin(), of_profile.end());
   if (with_front) columns.push_back({"front"});
+  const bool several =
+      std::ranges::adjacent_find(rows, std::ranges::not_equal_to(), &plan::SweepRow::mini_batch) != rows.end();
+  if (several) columns.insert(columns.begin() + 2, {"mini-batch"});
   cli::Table table(columns);
   const std::vector<bool> front = plan::pareto_front(rows);
   std::vector<std::string> reasons;
@@ -164,6 +174,7 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
     const plan::SweepRow& row = rows[r];
     std::vector<std::string> cells{std::to_string(row.devices), row.schedule,
                                    row.micro_batches > 0 ? std::to_string(row.micro_batches) : "auto"};
+    if (several) cells.insert(cells.begin() + 2, std::to_string(row.mini_batch));
     std::vector<std::string> result(figures.size(), "-");
     if (const plan::SweepFigures* promised = row.figures()) {
       std::ranges::transform(figures, result.begin(), [&](const Figure& f) { return f.text(*promised); });
@@ -197,7 +208,7 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
 
 /// The model, and what all combinations have in common.
 std::string picture_title(const SweepOptions& options, const Profile& profile) {
-  std::string title = profile.model.name + ", mini-batch " + std::to_string(options.request.request.mini_batch);
+  std::string title = profile.model.name + ", mini-batch " + options.mini_batches;
   if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
   if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);
@@ -217,6 +228,8 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   calibrate(cases, options.reports);
+  if (!options.svg.empty() && mini_batches_of(options).size() > 1)
+    throw Error(ErrorKind::usage, "--svg draws one mini-batch, found --mini-batch " + options.mini_batches);
   cli::Output csv(options.csv);
   cli::Output svg(options.svg);
   const std::vector<plan::SweepRow> rows = rows_of(options, cases);
@@ -248,6 +261,9 @@ void add_grid_options(const cli::Command& command, SweepOptions& options) {
   add_machine_options(command, options.cluster, devices, nodes);
   add_budget_options(command, options.budget);
   add_trainer_option(command, options.trainer);
+  command.add_option("--mini-batch,--mini-batches", options.mini_batches, "samples per optimizer update")
+      .type_name("N,N")
+      .group("Training");
   command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch, or auto: the best")
       .default_str(kUsualCounts + "; with --for auto")
       .type_name("M,M")
@@ -274,8 +290,8 @@ void add_grid_options(const cli::Command& command, SweepOptions& options) {
 
 void add_sweep(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<SweepOptions>();
-  const cli::Command command =
-      app.add_subcommand("sweep", "the best plan for every combination of devices, schedule and micro-batches");
+  const cli::Command command = app.add_subcommand(
+      "sweep", "the best plan for every combination of devices, mini-batch, schedule and micro-batches");
   command
       .add_option(
           "profile", options->profiles,

@@ -7,7 +7,7 @@
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "apps/plan/stage_table.h"
-#include "libplan/plan_recompute.h"
+#include "libplan/plan/programs.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/counted.h"
 
@@ -151,7 +151,7 @@ std::string promise_text(const Plan& plan, bool verbose) {
   const plan::Prediction& predicted = plan.predicted;
   if (predicted.workers.empty()) return "the plan has no prediction (/predicted)\n";
   std::string text = "step " + to_text(predicted.step) + ", " + cli::cell(predicted.samples_per_s) +
-                     " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", one isolated step " +
+                     " samples/s, bubble " + cli::percent(predicted.bubble_fraction) + ", a single step " +
                      to_text(predicted.makespan) + '\n' + expected_text(predicted);
   if (plan.certificate.search.empty()) return text;
   return text + "lower bound " + to_text(plan.certificate.lower_bound) + ", gap " +

@@ -6,7 +6,7 @@
 
 #include "apps/cli/shell.h"
 #include "libplan/peers/peer.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/report/throughput.h"
 
 namespace pp::plan_tool {

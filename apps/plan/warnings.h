@@ -4,7 +4,7 @@
 #include <span>
 
 #include "apps/plan/planning_cases.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"
 

@@ -9,7 +9,7 @@
 #include "apps/cli/output.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/tables.h"
-#include "libplan/peers/dnn_partitioning_json.h"
+#include "libplan/peers/dnn_partitioning.h"
 #include "libplan/peers/pipedream_text.h"
 #include "libplan/peers/piper_json.h"
 #include "libplan/peers/sailor_json.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/run/hosts.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/enum_names.h"
 
 namespace pp::run_tool {

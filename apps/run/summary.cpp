@@ -6,7 +6,7 @@
 
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
-#include "libplan/draw/op_style.h"
+#include "libplan/draw/svg_labels.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::run_tool {

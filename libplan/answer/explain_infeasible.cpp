@@ -5,8 +5,8 @@
 
 #include "libplan/answer/remedies.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/cost/stage_bytes.h"
-#include "libplan/request/effort.h"
+#include "libplan/cost/stage_memory.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/device_name.h"
 #include "libprofile/core/index.h"

@@ -1,7 +1,7 @@
 // Why nothing fits, and the smallest change that would.
 #pragma once
 
-#include "libplan/infeasible.h"
+#include "libplan/plan/plan.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan {

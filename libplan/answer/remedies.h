@@ -1,12 +1,15 @@
-// Changes of a request without a plan under which there is one.
+// Changes of a request without a plan under which there is one, and limits of memory as options take them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "libplan/infeasible.h"
+#include "libplan/plan/plan.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/cases.h"
 #include "libplan/search/passes.h"
 
@@ -40,5 +43,13 @@ Partition fitting(const PlanCase& one, const Problem& problem, std::int64_t byte
 /// Every kind of change that was seen to help by itself: copies of shared weights, micro-batches, schedule,
 /// recompute; else devices, or memory. Of `none` it reads the smallest limit.
 void add_remedy(const Problem& problem, Infeasible& none);
+
+/// As people type it and parse_bytes() reads it: `9MB`, `1.5GiB`, below 1 MB the digits alone. Rounded up to
+/// two decimals where no unit takes it as it is.
+std::string typed_bytes(std::int64_t bytes);
+
+/// What a device has of which `limit` bytes may be used: what PlanRequest::reserve leaves free is added, unless
+/// the request says the limit itself.
+std::int64_t device_bytes(std::int64_t limit, const PlanRequest& request);
 
 }  // namespace pp::plan

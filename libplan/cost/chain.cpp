@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "libplan/cost/kept_inputs.h"
+#include "libplan/cost/graph.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

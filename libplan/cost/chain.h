@@ -139,7 +139,7 @@ struct Chain {
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
   std::int64_t out_bytes(int begin, int end) const { return outgoing.sum(end, end - begin); }
-  /// The part of in_bytes() that a forward may leave behind for the backward (kept_inputs.h).
+  /// The part of in_bytes() that a forward may leave behind for the backward (graph.h).
   std::int64_t kept_bytes(int begin, int end) const { return keeping.sum(begin, end - begin); }
   /// The part of `saved` that is a tensor from an earlier stage.
   std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }

@@ -12,10 +12,9 @@
 
 #include "libplan/cost/chain.h"
 #include "libplan/cost/micro_batches.h"
-#include "libplan/cost/recompute_time.h"
+#include "libplan/cost/recompute.h"
 #include "libplan/cost/seats.h"
 #include "libplan/cost/stage_cost.h"
-#include "libplan/cost/stage_load.h"
 #include "libplan/cost/stage_memory.h"
 
 namespace pp::plan {

@@ -8,6 +8,7 @@
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
+
 namespace {
 
 void check_layers(const Profile& profile) {
@@ -89,6 +90,25 @@ PlanGraph make_graph(const Profile& profile) {
   mark_gradients(graph, model);
   group_shared(graph, model);
   return graph;
+}
+
+std::vector<bool> may_be_kept(const PlanGraph& graph, std::span<const LayerPrice> prices) {
+  std::vector<bool> by_producer(at(graph.size())), kept(at(graph.size()));
+  for (int l = 0; l < graph.size(); ++l) {  // in topological order
+    const GraphLayer& layer = graph.layers[at(l)];
+    const LayerPrice& price = prices[at(l)];
+    by_producer[at(l)] = !price.waiting || price.saved - price.saved_input >= price.output;
+    if (price.saved == 0 && !by_producer[at(l)]) {
+      by_producer[at(l)] = std::ranges::any_of(layer.producers, [&](int producer) {
+        return by_producer[at(producer)] && prices[at(producer)].output == price.output;
+      });
+    }
+    kept[at(l)] =
+        by_producer[at(l)] || layer.feeds_loss || std::ranges::any_of(layer.consumers, [&](int reader) {
+          return !prices[at(reader)].waiting || prices[at(reader)].saved_input >= price.output;
+        });
+  }
+  return kept;
 }
 
 }  // namespace pp::plan

@@ -1,11 +1,14 @@
 // The model as the planner sees it: who produces what for whom, which bytes belong to a layer whatever the
-// micro-batch size, and which layers must stay together.
+// micro-batch size, which layers must stay together, and which received tensors a stage keeps after its
+// forward.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "libplan/cost/layer_curve.h"
 #include "libprofile/core/profile.h"
 
 namespace pp::plan {
@@ -47,5 +50,12 @@ struct PlanGraph {
 /// Resolves the profile's model. Opaque layers count as trainable. Throws pp::Error (data) as resolve() does,
 /// and when the profile's layers are not the model's.
 PlanGraph make_graph(const Profile& profile);
+
+/// Per layer, whether a reader of its output may keep it for its backward. False only where a measured profile
+/// (recognised by `waiting`) shows it: what is saved counts at the first layer that keeps it, so when neither
+/// the layer itself nor a reader counts as much as the output, no layer keeps it. A layer that saves nothing
+/// may hand on its input's storage, and that may be counted further in front. The loss is taken to keep what it
+/// reads. O(layers + edges).
+std::vector<bool> may_be_kept(const PlanGraph& graph, std::span<const LayerPrice> prices);
 
 }  // namespace pp::plan

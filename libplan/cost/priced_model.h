@@ -10,7 +10,7 @@
 #include "libplan/cost/graph.h"
 #include "libplan/cost/layer_curve.h"
 #include "libplan/cost/micro_batches.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::plan {
 

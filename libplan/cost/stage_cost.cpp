@@ -1,5 +1,6 @@
 #include "libplan/cost/stage_cost.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "libprofile/core/index.h"
@@ -81,6 +82,23 @@ double sum_of(const Partition& partition, int layers, const StageCost& cost) {
 
 double objective_of(const Partition& partition, int layers, const StageCost& cost) {
   return largest_load(partition, layers, cost) + (cost.base() + sum_of(partition, layers, cost));
+}
+
+double hideable(std::span<const LayerGradient> layers, double all_reduce) {
+  double bytes = 0;
+  for (const LayerGradient& layer : layers) bytes += static_cast<double>(layer.bytes);
+  if (bytes == 0) return 0;
+  double time = 0;  // of the backward so far
+  double free = 0;  // when the sums so far are done
+  std::int64_t bucket = 0;
+  for (std::size_t i = layers.size(); i-- > 0;) {
+    time += layers[i].backward;
+    bucket += layers[i].bytes;
+    if (i > 0 && bucket < kBucket.value) continue;
+    free = std::max(free, time) + all_reduce * static_cast<double>(bucket) / bytes;
+    bucket = 0;
+  }
+  return std::max(0.0, all_reduce - (free - time));
 }
 
 }  // namespace pp::plan

@@ -9,6 +9,7 @@
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
+
 namespace {
 
 constexpr int kEndless = 1 << 20;  ///< a stream: no step ends the window
@@ -248,6 +249,109 @@ StageMemory StageMemory::with_limit(std::int64_t bytes) const {
   MemoryLimit limit = limit_;
   limit.bytes = bytes;
   return {chain_, in_flight_, limit};
+}
+
+Hardware hardware_of(const Device& device) { return {device.kind, device.node, device.index}; }
+
+bool share_memory(const Device& a, const Device& b) { return hardware_of(a) == hardware_of(b); }
+
+HandOver hand_over(const Device& a, const Device& b) {
+  const bool one_process = a.kind == DeviceKind::cpu && b.kind == DeviceKind::cpu && a.node == b.node;
+  return one_process || share_memory(a, b) ? HandOver::reference : HandOver::copy;
+}
+
+HandOver hand_over(const Cluster& cluster, std::span<const int> positions) {
+  const auto device = [&](int position) -> const Device& { return cluster.devices[at(position)]; };
+  const bool shared = std::ranges::all_of(positions, [&](int position) {
+    return hand_over(device(positions.front()), device(position)) == HandOver::reference;
+  });
+  return shared ? HandOver::reference : HandOver::copy;
+}
+
+std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out) {
+  return hand_over == HandOver::reference ? 0 : 2 * (in + out);
+}
+
+StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keeping) {
+  StageBytes part;
+  const std::int64_t trained = contents.parameters - contents.frozen;
+  part.weights = contents.parameters + contents.buffers;
+  part.gradients = whole_bytes(keeping.gradient_ratio * static_cast<double>(contents.gradients));
+  part.optimizer = whole_bytes(keeping.state_ratio * static_cast<double>(trained) / keeping.sharers);
+  part.versions = whole_bytes((keeping.versions - 1.0) * static_cast<double>(part.weights - contents.frozen));
+  part.in_flight = keeping.in_flight;
+  part.smaller = keeping.smaller;
+  part.scale = keeping.scale;
+  part.input = keeping.runs_again ? contents.received : contents.kept;
+  part.saved = contents.saved - std::min(contents.entering, part.input);
+  part.boundary = contents.messages;
+  part.workspace = contents.transient;
+  // What is received and not kept stands beside what is sent until the forward ends; the profile's workspace
+  // knows of it only where it is read.
+  const std::int64_t passing = contents.received - part.input;
+  if (passing > 0) part.workspace = std::max(part.workspace, passing + contents.sent);
+  return part;
+}
+
+RecomputeTime::RecomputeTime(const Chain& chain, const StageMemory& memory) : chain_(chain), memory_(memory) {
+  const InFlight& in_flight = memory.in_flight();
+  const bool layers = memory.limited() && in_flight.units != nullptr;
+  if (in_flight.recompute == RecomputeMode::automatic && layers) make_classes();
+}
+
+void RecomputeTime::make_classes() {
+  constexpr std::size_t kClasses = 16;
+  struct Layer {
+    double rate;
+    std::int64_t saved;
+    int position;
+  };
+  std::vector<Layer> layers;
+  for (int p = 0; p < chain_.size(); ++p) {
+    const bool last = p + 1 == chain_.size();
+    LayerSums layer = chain_.between(p, p + 1);
+    if (last) layer -= chain_.loss;
+    const auto [saved, forward] = std::pair(layer.saved, layer.times.forward);
+    if (saved > 0) layers.push_back({std::max(0.0, forward) / static_cast<double>(saved), saved, p});
+  }
+  std::ranges::stable_sort(layers, {}, &Layer::rate);
+  const std::size_t classes = std::min(kClasses, layers.size());
+  for (std::size_t c = 0; c < classes; ++c) {
+    const std::size_t first = c * layers.size() / classes;
+    const std::size_t last = (c + 1) * layers.size() / classes;
+    Class& one = classes_.emplace_back();
+    one.seconds_per_byte = layers[first].rate;
+    one.saved.assign(at(chain_.size()) + 1, 0);
+    for (std::size_t i = first; i < last; ++i) {
+      one.saved[at(layers[i].position) + 1] = layers[i].saved;
+    }
+    for (std::size_t k = 1; k < one.saved.size(); ++k) one.saved[k] += one.saved[k - 1];
+  }
+}
+
+double RecomputeTime::again(double count, double one) const {
+  const bool but_last = memory_.in_flight().recompute == RecomputeMode::except_last;
+  return but_last ? std::max(0.0, count - one) : count;
+}
+
+double RecomputeTime::seconds(int begin, int end, int replicas) const {
+  const RecomputeMode mode = memory_.in_flight().recompute;
+  if (mode == RecomputeMode::never) return 0;
+  if (mode != RecomputeMode::automatic) return chain_.stage_forward(begin, end);
+  if (classes_.empty()) return 0;
+  const int window = memory_.least_window(replicas, 0);
+  auto excess = static_cast<double>(memory_.least_excess({begin, end, replicas}, window));
+  if (excess <= 0) return 0;
+  const double held = memory_.held(replicas, window);
+  double seconds = 0;
+  for (const Class& layers : classes_) {
+    const double given =
+        std::min(excess, held * static_cast<double>(layers.saved[at(end)] - layers.saved[at(begin)]));
+    seconds += given / held * layers.seconds_per_byte;
+    excess -= given;
+    if (excess <= 0) break;
+  }
+  return seconds;
 }
 
 }  // namespace pp::plan

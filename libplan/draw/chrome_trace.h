@@ -1,10 +1,12 @@
 // Simulated or measured events in the Trace Event Format, for Perfetto (ui.perfetto.dev) or chrome://tracing.
+// Events name the producer of a message only; the operation that consumes it follows from the stage order.
 #pragma once
 
 #include <span>
 #include <string>
+#include <vector>
 
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/context.h"
 
@@ -17,5 +19,11 @@ namespace pp::plan {
 /// events, where viewers show them as information about the trace.
 std::string chrome_trace(const SimulationResult& result, std::span<const MemoryCurve> memory = {},
                          const Context& facts = {});
+
+/// Per message of `result` the operation on the receiving worker that needs it: the same micro-batch on the
+/// nearest later stage for an activation, on the nearest earlier one for a gradient, the first that starts
+/// after the message was sent (a measured run repeats its steps). Null where there is none. O((operations +
+/// messages) log operations).
+std::vector<const OpEvent*> message_consumers(const SimulationResult& result);
 
 }  // namespace pp::plan

@@ -5,12 +5,56 @@
 
 #include "libprofile/core/index.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/utf8.h"
 
 namespace pp::plan {
+
 namespace {
 
 /// Of the boxes of a kind, so many must hold a form; the rest stay empty.
 constexpr double kMostlyFits = 0.9;
+
+bool equal(const TimelineRow& a, const TimelineRow& b) {
+  const auto same = [](const OpEvent* x, const OpEvent* y) {
+    return x->op.kind == y->op.kind && x->op.stage == y->op.stage && x->start == y->start && x->end == y->end;
+  };
+  return a.stages == b.stages && std::ranges::equal(a.ops, b.ops, same);
+}
+
+/// `worker 3`, `workers 0, 2`, `workers 0 to 3`.
+std::string workers_text(const std::vector<std::size_t>& workers) {
+  if (workers.size() == 1) return "worker " + std::to_string(workers.front());
+  if (workers.size() > 2 && workers.back() - workers.front() + 1 == workers.size())
+    return "workers " + std::to_string(workers.front()) + " to " + std::to_string(workers.back());
+  if (workers.size() > 4) {
+    return "workers " + std::to_string(workers[0]) + ", " + std::to_string(workers[1]) + " .. " +
+           std::to_string(workers.back());
+  }
+  std::string text = "workers ";
+  for (const std::size_t worker : workers)
+    text.append(worker == workers.front() ? "" : ", ").append(std::to_string(worker));
+  return text;
+}
+
+/// `, cpu:0`; of several workers the first and the last.
+std::string devices_text(const std::vector<std::size_t>& workers, const SvgOptions& options) {
+  if (options.devices.empty()) return "";
+  const std::string& first = options.devices[workers.front()];
+  return workers.size() == 1 ? ", " + first : ", " + first + " .. " + options.devices[workers.back()];
+}
+
+std::string group_text(const RowGroup& group, const SvgOptions& options) {
+  if (group.workers.size() <= 2 && group.alike)
+    return workers_text(group.workers) + devices_text(group.workers, options);
+  if (group.alike) return std::to_string(group.workers.size()) + " replicas: " + workers_text(group.workers);
+  return std::to_string(group.workers.size()) + " replicas, drawn: " + workers_text({group.workers.front()}) +
+         devices_text({group.workers.front()}, options);
+}
+
+constexpr double kSwatch = 16;
+constexpr double kLine = 20;
+
+double label_offset(const LegendItem& item) { return item.swatch == Swatch::none ? 0 : kSwatch + 6; }
 
 }  // namespace
 
@@ -120,6 +164,75 @@ BoxLabel BoxLabels::label(std::size_t group, const TimelineBox& box) const {
   if (choice.every == 0 || (choice.every > 1 && box.op->op.micro_batch % choice.every != 0)) return {};
   if (!fits(choice.form, group, box, choice.every)) return {};
   return {text(choice.form, group, box), is_small(choice.form)};
+}
+
+std::vector<RowGroup> row_groups(const std::vector<TimelineRow>& rows, std::span<const MemoryCurve> memory) {
+  const bool fold = rows.size() > kUnfolded;
+  std::vector<RowGroup> groups;
+  for (std::size_t w = 0; w < rows.size(); ++w) {
+    const auto alike = [&](std::size_t first) {
+      return equal(rows[first], rows[w]) && (memory.empty() || memory[first] == memory[w]);
+    };
+    const auto takes = [&](const RowGroup& group) {
+      const TimelineRow& first = rows[group.workers.front()];
+      if (fold) return first.stages == rows[w].stages;
+      return first.stages.size() == 1 && alike(group.workers.front());
+    };
+    const auto found = std::ranges::find_if(groups, takes);
+    if (found == groups.end()) {
+      groups.push_back({{w}});
+    } else {
+      found->alike = found->alike && alike(found->workers.front());
+      found->workers.push_back(w);
+    }
+  }
+  return groups;
+}
+
+RowName row_name(const RowGroup& group, const TimelineRow& row, const SvgOptions& options) {
+  RowName name{row.stages.size() == 1 ? "stage " : "stages ", group_text(group, options)};
+  for (std::size_t s = 0; s < row.stages.size(); ++s)
+    name.stages.append(s == 0 ? "" : ", ").append(std::to_string(number(row.stages[s])));
+  for (std::size_t s = 0; s < row.stages.size() && !options.stage_layers.empty(); ++s)
+    name.stages.append(s == 0 ? ": " : "; ").append(options.stage_layers[index(row.stages[s])]);
+  return name;
+}
+
+std::string cut_to(const std::string& text, double pixels) {
+  if (text_width(text) <= pixels) return text;
+  const auto letters = static_cast<std::size_t>(std::max(pixels / text_width("m"), 4.0));
+  return std::string(beginning(text, letters - 3)) + "...";
+}
+
+std::string svg_ring(double x, double y, double radius) {
+  const std::string r = svg_number(radius);
+  const std::string across = svg_number(2 * radius);
+  return "M" + svg_number(x - radius) + ' ' + svg_number(y) + "a" + r + ' ' + r + " 0 1 0 " + across + " 0a" +
+         r + ' ' + r + " 0 1 0 -" + across + " 0Z";
+}
+
+double place_legend(std::span<LegendItem> items, double y, double width) {
+  double x = SvgLayout::kLeft;
+  for (LegendItem& item : items) {
+    const double item_width = label_offset(item) + text_width(item.label) + 12;
+    if (x > SvgLayout::kLeft && x + item_width > width) {
+      x = SvgLayout::kLeft;
+      y += kLine;
+    }
+    item.x = x;
+    item.y = y;
+    x += item_width;
+  }
+  return y;
+}
+
+void draw_legend(SvgWriter& svg, std::span<const LegendItem> items) {
+  for (const LegendItem& item : items) {
+    if (item.swatch == Swatch::box) svg.rect(item.x, item.y - 10, kSwatch, 12, item.css);
+    if (item.swatch == Swatch::line) svg.line(item.x, item.y - 4, item.x + kSwatch, item.y - 4, item.css);
+    if (item.swatch == Swatch::ring) svg.path(svg_ring(item.x + kSwatch / 2, item.y - 4, 6), item.css);
+    svg.text(item.x + label_offset(item), item.y, "t", item.label);
+  }
 }
 
 }  // namespace pp::plan

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "libplan/draw/svg_legend.h"
-#include "libplan/draw/svg_names.h"
+#include "libplan/draw/svg_labels.h"
 
 namespace pp::plan {
 namespace {

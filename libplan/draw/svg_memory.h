@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "libplan/draw/svg_layout.h"
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/draw/svg_labels.h"
+#include "libplan/simulate/memory_walk.h"
 
 namespace pp::plan {
 

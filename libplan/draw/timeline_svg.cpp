@@ -4,12 +4,8 @@
 #include <charconv>
 #include <set>
 
-#include "libplan/draw/op_style.h"
 #include "libplan/draw/svg_labels.h"
-#include "libplan/draw/svg_layout.h"
-#include "libplan/draw/svg_legend.h"
 #include "libplan/draw/svg_memory.h"
-#include "libplan/draw/timeline_boxes.h"
 #include "libplan/draw/timeline_rows.h"
 #include "libprofile/core/index.h"
 

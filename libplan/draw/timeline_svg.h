@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 
 namespace pp::plan {

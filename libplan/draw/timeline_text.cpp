@@ -6,8 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "libplan/draw/op_style.h"
-#include "libplan/draw/time_axis.h"
+#include "libplan/draw/svg_labels.h"
 #include "libplan/draw/timeline_rows.h"
 #include "libprofile/core/index.h"
 

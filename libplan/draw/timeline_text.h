@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 
 namespace pp::plan {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "libplan/draw/op_style.h"
+#include "libplan/draw/svg_labels.h"
 #include "libplan/draw/svg_memory.h"
 #include "libplan/explorer/plan_data.h"
 #include "libplan/explorer/template.h"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libplan/plan.h"
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/plan/plan.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 
 namespace pp::plan {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "libplan/plan/programs.h"
 #include "libplan/simulate/memory_walk.h"
 #include "libprofile/core/index.h"
 
@@ -186,6 +187,17 @@ void mark_alternatives(Json& plans) {
       if (found != plans.end()) other["shown"] = found - plans.begin();
     }
   }
+}
+
+SvgOptions picture_names(const Plan& plan) {
+  SvgOptions names;
+  for (const Stage& stage : plan.stages) names.stage_layers.push_back(layer_range(stage));
+  for (const Worker& worker : plan.workers) {
+    const Device& device = *std::ranges::find(plan.devices, worker.device, &Device::id);
+    names.devices.push_back((device.node.empty() ? "" : device.node + ' ') + to_text(device));
+    names.limits.push_back(device.memory);
+  }
+  return names;
 }
 
 }  // namespace pp::plan

@@ -1,10 +1,12 @@
-// A plan as the data that the page shows: stages, workers on their devices, traffic, alternatives.
+// A plan as the data that the page shows: stages, workers on their devices, traffic, alternatives; and the
+// names in pictures of its timeline.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-#include "libplan/plan.h"
+#include "libplan/draw/timeline_svg.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::plan {
 
@@ -33,5 +35,8 @@ Json plan_data(const Plan& plan, const std::string& name, const std::string& tit
 /// Marks the alternatives of `data` that are among all plans of the page: the same schedule, stages, replicas
 /// and micro-batches, and the same step but for rounding.
 void mark_alternatives(Json& plans);
+
+/// Layers of the stages, devices of the workers and their memory; no title. The plan has been checked.
+SvgOptions picture_names(const Plan& plan);
 
 }  // namespace pp::plan

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "libplan/draw/timeline_boxes.h"
 #include "libplan/draw/timeline_rows.h"
 
 namespace pp::plan {

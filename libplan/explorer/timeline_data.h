@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/json_reader.h"
 

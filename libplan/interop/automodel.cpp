@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/interop/trainer_export.h"
-#include "libplan/interop/trainer_readme.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/model/product_flops.h"
 

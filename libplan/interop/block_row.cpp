@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "libplan/plan_recompute.h"
+#include "libplan/plan/programs.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -131,8 +131,10 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
     if (best.begins.empty() || row.end - row.begins[0] > best.end - best.begins[0]) best = std::move(row);
   }
   if (best.begins.empty()) {
-    refuse_plan(trainer, "it takes rows of equal blocks, and the layers of " + model.graph.name +
-                             " are none (names such as h.0.attention, h.1.attention, ...)");
+    refuse_plan(trainer,
+                "it takes a row of two or more equal blocks (names such as h.0.attention, "
+                "h.1.attention, ...), and " +
+                    model.graph.name + " has no such layers");
   }
   return best;
 }

@@ -1,11 +1,256 @@
+// Source: Megatron-LM, core release 0.13 and later (megatron/training/arguments.py).
+// `--pipeline-model-parallel-layout`: E embedding, t decoder layer, L loss, `|` between stages, `t*n` for n
+// layers. Its schedules are 1F1B and, with more stages than workers, interleaved. Ranks count tensor members
+// first, then replicas, then stages, or with
+// `--use-tp-pp-dp-mapping` stages before replicas.
 #include "libplan/interop/megatron_model.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 #include <variant>
 
+#include "libplan/interop/block_row.h"
 #include "libplan/interop/decoder_shape.h"
+#include "libplan/interop/trainer_export.h"
+#include "libplan/schedule/schedule.h"
+#include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
+
+namespace pp::plan {
+namespace {
+
+const std::string kMegatronName = "Megatron-LM";
+
+[[noreturn]] void refuse_megatron(const std::string& why) {
+  throw Error(ErrorKind::data, kMegatronName + " cannot run this plan: " + why);
+}
+
+/// `Et*3` for an embedding and three blocks.
+std::string stage_text(bool embedding, int blocks, bool loss) {
+  std::string text = embedding ? "E" : "";
+  if (blocks > 0) text += blocks == 1 ? "t" : "t*" + std::to_string(blocks);
+  return text + (loss ? "L" : "");
+}
+
+std::string layout_of(const std::vector<int>& blocks) {
+  const std::size_t last = blocks.size() - 1;
+  std::string layout;
+  for (std::size_t s = 0; s <= last; ++s)
+    layout += (s > 0 ? "|" : "") + stage_text(s == 0, blocks[s], s == last);
+  return layout;
+}
+
+/// Shared weights of the embedding and the head alone, which it adds up over the first and last stage.
+void check_tied(const Plan& plan) {
+  const auto last = StageId{static_cast<int>(plan.stages.size()) - 1};
+  for (const TiedParameter& tied : plan.tied) {
+    if (tied.stages == std::vector{StageId{0}, last}) continue;
+    refuse_megatron(tied.parameter +
+                    " has copies in stages other than the first and the last; plan with --tied stage");
+  }
+}
+
+/// Stage s on worker s mod K, run in the order of Megatron's own schedule.
+void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
+  const int workers = std::max(1, static_cast<int>(lane.programs.size()));
+  const int stages = static_cast<int>(plan.stages.size());
+  for (int w = 0; w < workers; ++w) {
+    for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
+      const int stage = lane.stages[at(w)][c];
+      if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
+      refuse_megatron("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
+                      "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
+    }
+  }
+  ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
+                          .replicas = std::vector<int>(at(workers), 1),
+                          .micro_batches = lane.micro_batches,
+                          .window = WindowRule::published,
+                          .chunks_per_worker = stages / workers};
+  if (stages > workers && lane.micro_batches % workers != 0) {
+    refuse_megatron("interleaved stages need a multiple of " + std::to_string(workers) +
+                    " micro-batches, the plan has " + std::to_string(lane.micro_batches));
+  }
+  const ProgramSet own = program_set(request);
+  for (std::size_t w = 0; w < lane.programs.size(); ++w) {
+    Program program = own.workers[w];
+    std::erase_if(program, [](const Op& op) { return !has_micro_batch(op.kind); });
+    if (program == lane.programs[w]) continue;
+    const bool wider = plan.schedule.name == request.name;
+    return lost.add("its " + request.name + " runs in another order than the plan's " + plan.schedule.name +
+                    ", with other times and memory than predicted, unless planned with " +
+                    (wider ? "--window win" : "--schedule " + request.name));
+  }
+}
+
+/// Half types are of mixed precision there, and the optimizer's state is divided as here.
+std::string precision_arguments(const Training& training, detail::LossList& lost) {
+  const bool half = training.dtype == DType::bfloat16;
+  if (training.precision == Precision::autocast)
+    lost.add("it has no autocast, which keeps weights in float32; plan with --precision mixed");
+  if (half && training.precision == Precision::plain) {
+    lost.add(
+        "it keeps a float32 master and gradients of half weights, and needs more memory than planned; plan "
+        "with --precision mixed");
+  }
+  std::string text = half || training.precision == Precision::mixed ? "--bf16\n" : "";
+  if (training.shard == Shard::optimizer) text += "--use-distributed-optimizer\n";
+  return text;
+}
+
+/// Its Adam decouples the decay of weights, as AdamW does.
+std::string optimizer_argument(OptimizerName name, detail::LossList& lost) {
+  if (name == OptimizerName::sgd) return "--optimizer sgd\n";
+  if (name != OptimizerName::adam && name != OptimizerName::adamw)
+    lost.add("its optimizers are Adam and SGD, not " + std::string(name_of(name)) + "; Adam stands there");
+  return "--optimizer adam\n";
+}
+
+std::string argument(const std::string& name, std::int64_t value) {
+  return "--" + name + " " + std::to_string(value) + "\n";
+}
+
+/// Recomputation is a setting of the whole model there.
+std::string recompute_arguments(const Plan& plan, const detail::BlockRow& row, detail::Lane& lane,
+                                detail::LossList& lost) {
+  using Kind = detail::BlockRecompute::Kind;
+  const detail::BlockRecompute again = detail::block_recompute(plan, row);
+  detail::LossList said(Losses::leave_out);
+  detail::leave_out_recompute(plan, lane, again.kind == Kind::other ? lost : said);
+  switch (again.kind) {
+    case Kind::none:
+    case Kind::other: return {};
+    case Kind::full:
+      return "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
+    case Kind::attention: return "--recompute-granularity selective\n--recompute-modules core_attn\n";
+    case Kind::first:
+      return "--recompute-granularity full\n--recompute-method block\n" +
+             argument("recompute-num-layers", again.blocks);
+  }
+  return {};
+}
+
+/// The size of a tensor group.
+std::string tensor_arguments(const Plan& plan) {
+  if (plan.tensor_degree == 1) return {};
+  return argument("tensor-model-parallel-size", plan.tensor_degree) +
+         (detail::splits_sequence(plan) ? "--sequence-parallel\n" : "");
+}
+
+std::string rank_arguments(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
+  const auto order = detail::rank_order(plan, lane);
+  if (order == detail::RankOrder::pipelines) return "--use-tp-pp-dp-mapping\n";
+  if (!order) {
+    lost.add(
+        "its ranks go through the devices stage by stage, with other links than planned; plan with "
+        "--placement packed");
+  }
+  return {};
+}
+
+/// What the plan hides behind the last backward it asks for.
+std::string overlap_arguments(const Plan& plan) {
+  if (plan.predicted.all_reduce_overlap <= 0) return {};
+  const bool shared = plan.training.shard == Shard::optimizer;
+  return std::string("--overlap-grad-reduce\n") + (shared ? "--overlap-param-gather\n" : "");
+}
+
+/// Of a tensor group it asks for one queue of the device, which Blackwell needs no more and does not mind.
+std::string environment(const Plan& plan) {
+  return plan.tensor_degree > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
+}
+
+/// Files of arguments have one to a line; `*` and `|` are not the shell's.
+std::string megatron_launcher(const Plan& plan, const std::vector<std::string>& unsaid) {
+  const detail::Processes processes = detail::processes_of(plan, kMegatronName);
+  std::string text =
+      "#!/usr/bin/env bash\n"
+      "# MEGATRON=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
+      "set -euf\n"
+      "here=$(dirname \"$0\")\n";
+  if (!unsaid.empty())
+    text +=
+        "echo 'warning: model.txt does not say all of the model; README.md beside it has what is missing' "
+        ">&2\n";
+  return text + environment(plan) + "exec torchrun --nproc-per-node " + std::to_string(processes.per_node) +
+         " --nnodes " + std::to_string(processes.nodes) +
+         " --node-rank \"${NODE_RANK:-0}\" \\\n"
+         "  --master-addr \"${MASTER_ADDR:-localhost}\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
+         "  \"${MEGATRON:?the folder of Megatron-LM}/pretrain_gpt.py\" \\\n"
+         "  $(cat \"$here/arguments.txt\" \"$here/model.txt\") \"$@\"\n";
+}
+
+/// Shell lines: a first try on made-up data, then training. Its null tokenizer adds a word of its own.
+std::string launch_lines(std::int64_t vocabulary) {
+  return "# 20 steps on made-up data, for times and memory\n"
+         "MEGATRON=Megatron-LM bash launch.sh --mock-data --split 99,1,0 --tokenizer-type NullTokenizer "
+         "--vocab-size " +
+         (vocabulary > 1 ? std::to_string(vocabulary - 1) : "N") +
+         " --lr 3e-4 --train-iters 20 --eval-iters 0 --log-interval 1\n"
+         "# training\n"
+         "MEGATRON=Megatron-LM bash launch.sh --data-path DATA --tokenizer-type TYPE --lr 3e-4 --train-iters "
+         "1000\n";
+}
+
+detail::TrainerNotes megatron_notes(const Plan& plan, const detail::LanguageSizes& sizes,
+                                    const std::vector<std::string>& unsaid) {
+  detail::TrainerNotes notes{
+      .trainer = "Megatron-LM (core release 0.13 and later)",
+      .launch = launch_lines(sizes.vocabulary),
+      .yours = {"data, tokenizer, learning rate, number of steps"},
+      .not_modelled = {"its fused and Transformer Engine kernels",
+                       "the padding of the vocabulary (--make-vocab-size-divisible-by)"}};
+  for (const std::string& what : unsaid) notes.yours.push_back("what model.txt does not say: " + what);
+  if (plan.predicted.all_reduce_overlap <= 0)
+    notes.not_modelled.emplace_back(
+        "overlap that it offers and these arguments do not ask for: --overlap-grad-reduce, "
+        "--overlap-param-gather; plan with --all-reduce-overlap 1 for both");
+  if (plan.tensor_degree > 1)
+    notes.not_modelled.emplace_back(
+        "--tp-comm-overlap; the group's communication counts as the profile has it");
+  return notes;
+}
+
+}  // namespace
+
+TrainerExport export_megatron(const Plan& plan, Losses losses) {
+  detail::LossList lost(losses);
+  detail::Lane lane = detail::lane_of(plan, kMegatronName, detail::Copies::allowed);
+  check_tied(plan);
+  const ResolvedModel model = resolve(plan.model);
+  const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
+  const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
+  detail::leave_out_others(model, row, lost);
+  detail::leave_out_unsaid(plan, lane, {}, lost);
+  const std::string recompute = recompute_arguments(plan, row, lane, lost);
+  const std::string precision = precision_arguments(plan.training, lost);
+  check_order(plan, lane, lost);
+  const std::string ranks = rank_arguments(plan, lane, lost);
+  const std::string optimizer = optimizer_argument(plan.training.optimizer, lost);
+  const detail::MegatronModel sizes = detail::megatron_model(model, row);
+  const Training& training = plan.training;
+  TrainerExport out;
+  out.lost = lost.settle(kMegatronName);
+  for (const std::string& what : sizes.unsaid) out.warnings.push_back("model.txt does not say " + what);
+  out.files = {
+      {"arguments.txt", argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
+                            "--pipeline-model-parallel-layout " + layout + "\n" +
+                            argument("num-layers", row.size()) +
+                            argument("micro-batch-size", training.mini_batch / training.micro_batches) +
+                            argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) +
+                            ranks + recompute + precision + overlap_arguments(plan)},
+      {"model.txt", sizes.arguments + optimizer},
+      {"launch.sh", megatron_launcher(plan, sizes.unsaid)},
+      {"README.md",
+       detail::trainer_readme(
+           plan, lane, megatron_notes(plan, detail::language_sizes(model, row), sizes.unsaid), out.lost)}};
+  return out;
+}
+
+}  // namespace pp::plan
 
 namespace pp::plan::detail {
 namespace {

@@ -1,4 +1,4 @@
-// A decoder in Megatron-LM's arguments: its sizes and its architecture.
+// A decoder in Megatron-LM's arguments: its sizes and its architecture, and the files of an export.
 #pragma once
 
 #include <string>

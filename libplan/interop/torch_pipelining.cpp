@@ -8,7 +8,6 @@
 #include <utility>
 #include <variant>
 
-#include "libplan/interop/torch_launcher.h"
 #include "libplan/interop/trainer_export.h"
 #include "libprofile/core/device_name.h"
 #include "libprofile/core/error.h"

@@ -9,7 +9,6 @@
 #include "libplan/interop/block_row.h"
 #include "libplan/interop/decoder_shape.h"
 #include "libplan/interop/trainer_export.h"
-#include "libplan/interop/trainer_readme.h"
 #include "libplan/interop/trainer_rules.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"

@@ -1,12 +1,14 @@
 // A plan for other trainers: what of it their formats can say. They know pipelines of modules, the same number
 // of replicas of every stage, and synchronous steps; the rest of a plan is refused by name, or left out with a
-// line that says so.
+// line that says so. An exported folder has a README.md: what the plan promises, how to start it, and what was
+// not modelled.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::plan {
 
@@ -117,5 +119,43 @@ std::string module_of(const Layer& layer);
 std::vector<int> stage_of_layers(const Plan& plan);
 
 }  // namespace detail
+
+}  // namespace pp::plan
+
+namespace pp::plan::detail {
+
+/// What a README says beside what follows from the plan.
+struct TrainerNotes {
+  std::string trainer;                    ///< with the release that its options are of
+  std::string launch;                     ///< shell lines
+  std::vector<std::string> yours;         ///< what a file leaves to its reader
+  std::vector<std::string> not_modelled;  ///< by the plan's times and bytes, of this trainer
+};
+
+std::string trainer_readme(const Plan& plan, const Lane& lane, const TrainerNotes& notes,
+                           const std::vector<std::string>& lost);
+
+/// GPUs of a node that the plan uses, and nodes: what torchrun is told.
+struct Processes {
+  int per_node = 1, nodes = 1;
+};
+/// Throws pp::Error (data) in the name of `trainer` where nodes have several numbers of the plan's GPUs, which
+/// torchrun cannot start.
+Processes processes_of(const Plan& plan, const std::string& trainer);
+
+/// How ranks go through the plan's devices, in ascending order.
+enum class RankOrder {
+  any,       ///< one replica, or one stage
+  replicas,  ///< the replicas of a stage are neighbours: Megatron's and TorchTitan's own order
+  pipelines  ///< the stages of a replica are
+};
+/// Nothing: in another order.
+std::optional<RankOrder> rank_order(const Plan& plan, const Lane& lane);
+
+}  // namespace pp::plan::detail
+
+namespace pp::plan {
+
+extern const std::string_view kTorchLauncher;
 
 }  // namespace pp::plan

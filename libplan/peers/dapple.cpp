@@ -1,15 +1,17 @@
 #include "libplan/peers/dapple.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
 
-#include "libplan/peers/dapple_search.h"
-#include "libplan/peers/placement.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
+
 namespace {
 
 int profiled_batch(const PeerInput& input) { return static_cast<int>(input.profile.micro_batch_sizes.front()); }
@@ -102,6 +104,204 @@ std::vector<PeerStage> stages_of(const PeerInput& input, const LinearOrder& orde
   return stages;
 }
 
+constexpr double kInsideServer = 25e9;  ///< bytes per second, as all three
+constexpr double kCollectives = 3e9;    ///< between servers
+constexpr double kPointToPoint = 1e9;   ///< between servers
+
+std::set<int> servers_of(const DappleMachine& machine, const std::vector<int>& devices) {
+  std::set<int> servers;
+  for (const int device : devices) servers.insert(machine.server(device));
+  return servers;
+}
+
+std::vector<int> range(int first, int count) {
+  std::vector<int> devices(at(count));
+  std::iota(devices.begin(), devices.end(), first);
+  return devices;
+}
+
+/// The all-reduce of one stage, of which `stage` blocks are hidden.
+struct Reduce {
+  double seconds = 0;
+  int stage = 0;
+};
+
+/// A pipeline of the first layers.
+struct Label {
+  int end = 0;       ///< boundary
+  int used = 0;      ///< devices
+  int replicas = 0;  ///< of the last stage
+  int stages = 0;
+  double block = 0;  ///< of the whole mini-batch, not yet divided by the micro-batches
+  double transfers = 0;
+  std::vector<Reduce> reduces;  ///< none that another outlasts at every block
+  int previous = -1;
+};
+
+/// Pipelines that continue alike: only the better of two needs to be kept.
+using Key = std::tuple<int, int, int>;  ///< devices used, replicas of the last stage, stages
+
+class Search {
+ public:
+  Search(const DappleCosts& costs, int copies, DappleBest& best)
+      : costs_(costs),
+        copies_(copies),
+        micro_batches_(static_cast<double>(costs.batches) / copies),
+        devices_(costs.machine.devices()),
+        layers_(costs.chain.size()),
+        best_(best),
+        open_(at(layers_ + 1)) {}
+
+  void run() {
+    labels_.push_back({});
+    extend(0);
+    for (int end = 1; end < layers_; ++end) {
+      for (const auto& [key, labels] : std::map(std::move(open_[at(end)]))) {
+        for (const int label : labels) extend(label);
+      }
+    }
+  }
+
+ private:
+  /// Never above the latency of any pipeline that continues this one.
+  double bound(const Label& label) const {
+    const double rest = costs_.compute(label.end, layers_);
+    const int left = devices_ - label.used;
+    if (rest > 0 && left == 0) return std::numeric_limits<double>::infinity();
+    const double block = std::max(label.block, left > 0 ? rest / left : 0) / micro_batches_;
+    double exposed = 0;
+    for (const Reduce& reduce : label.reduces)
+      exposed = std::max(exposed, reduce.seconds - reduce.stage * block);
+    return block * (micro_batches_ - 1) + costs_.compute(0, layers_) / costs_.batches + label.transfers +
+           exposed;
+  }
+
+  void extend(int from) {
+    if (labels_[at(from)].stages + 1 > micro_batches_) return;
+    const int left = devices_ - labels_[at(from)].used;
+    const int least = copies_ > 1 ? copies_ : 1;
+    const int most = copies_ > 1 ? copies_ : left;
+    for (int replicas = least; replicas <= std::min(most, left); ++replicas) {
+      for (int end = labels_[at(from)].end + 1; end <= layers_; ++end) {
+        if (!add_stage(from, end, replicas)) break;  // a larger stage is slower still
+      }
+    }
+  }
+
+  /// False when the stage's own time is too long for every pipeline.
+  bool add_stage(int from, int end, int replicas) {
+    const Label& front = labels_[at(from)];
+    Label label{end,         front.used + replicas, replicas,      front.stages + 1,
+                front.block, front.transfers,       front.reduces, from};
+    const double compute = costs_.compute(front.end, end) / replicas;
+    label.block = std::max(label.block, compute);
+    if (label.block / micro_batches_ * (micro_batches_ - 1) + costs_.compute(0, layers_) / costs_.batches >=
+        best_.latency) {
+      return false;
+    }
+    const std::vector<int> devices = range(front.used, replicas);
+    if (front.stages > 0) {
+      const std::vector<int> senders = range(front.used - front.replicas, front.replicas);
+      const double transfer =
+          transfer_per_byte(costs_.machine, senders, devices) * costs_.activation(front.end);
+      label.block = std::max(label.block, transfer);
+      label.transfers += transfer / costs_.batches;
+    }
+    add_reduce(label, all_reduce_per_byte(costs_.machine, devices) * costs_.reduced_bytes(front.end, end));
+    if (bound(label) < best_.latency) keep(std::move(label));
+    return true;
+  }
+
+  static void add_reduce(Label& label, double seconds) {
+    const int stage = label.stages - 1;
+    const bool outlasted = seconds <= 0 || std::any_of(label.reduces.begin(), label.reduces.end(),
+                                                       [&](const Reduce& r) { return r.seconds >= seconds; });
+    if (!outlasted) label.reduces.push_back({seconds, stage});
+  }
+
+  void keep(Label label) {
+    if (label.end == layers_) {
+      if (copies_ > 1 && label.used != devices_) return;
+      best_.latency = bound(label);
+      best_.pipeline = pipeline_of(label);
+      return;
+    }
+    std::vector<int>& rivals = open_[at(label.end)][{label.used, label.replicas, label.stages}];
+    const auto known = [&](int rival) { return dominates(labels_[at(rival)], label); };
+    if (std::any_of(rivals.begin(), rivals.end(), known)) return;
+    std::erase_if(rivals, [&](int rival) { return dominates(label, labels_[at(rival)]); });
+    rivals.push_back(static_cast<int>(labels_.size()));
+    labels_.push_back(std::move(label));
+  }
+
+  static bool dominates(const Label& a, const Label& b) {
+    return a.block <= b.block && a.transfers <= b.transfers &&
+           std::all_of(a.reduces.begin(), a.reduces.end(), [&](const Reduce& mine) {
+             return std::any_of(b.reduces.begin(), b.reduces.end(), [&](const Reduce& other) {
+               return mine.seconds <= other.seconds && mine.stage >= other.stage;
+             });
+           });
+  }
+
+  DapplePipeline pipeline_of(const Label& last) const {
+    DapplePipeline pipeline{.cuts = {}, .devices = {}, .copies = copies_};
+    for (const Label* label = &last; label->stages > 0; label = &labels_[at(label->previous)]) {
+      pipeline.devices.push_back(range(label->used - label->replicas, label->replicas));
+      if (label->end < layers_) pipeline.cuts.push_back(label->end);
+    }
+    std::reverse(pipeline.cuts.begin(), pipeline.cuts.end());
+    std::reverse(pipeline.devices.begin(), pipeline.devices.end());
+    return pipeline;
+  }
+
+  const DappleCosts& costs_;
+  int copies_;
+  double micro_batches_;
+  int devices_;
+  int layers_;
+  DappleBest& best_;
+  std::vector<Label> labels_;
+  std::vector<std::map<Key, std::vector<int>>> open_;  ///< labels by boundary
+};
+
+bool is_free(const std::vector<char>& occupied, int device) { return occupied[at(device)] == 0; }
+
+bool in_use(const DappleMachine& machine, const std::vector<char>& occupied, int server) {
+  const int first = server * machine.per_server;
+  for (int device = first; device < first + machine.per_server; ++device) {
+    if (!is_free(occupied, device)) return true;
+  }
+  return false;
+}
+
+/// Server by server, either the empty ones or those in use.
+std::vector<int> server_by_server(const DappleMachine& machine, const std::vector<char>& occupied, int count,
+                                  bool used) {
+  std::vector<int> devices;
+  for (int device = 0; device < machine.devices() && std::ssize(devices) < count; ++device) {
+    if (in_use(machine, occupied, machine.server(device)) == used && is_free(occupied, device))
+      devices.push_back(device);
+  }
+  return devices;
+}
+
+std::vector<int> scattered(const DappleMachine& machine, std::vector<char> occupied, int count) {
+  std::vector<int> devices;
+  for (int round = 0; round < machine.per_server; ++round) {
+    for (int server = 0; server < machine.servers && std::ssize(devices) < count; ++server) {
+      const int first = server * machine.per_server;
+      for (int device = first; device < first + machine.per_server; ++device) {
+        if (!is_free(occupied, device)) continue;
+        occupied[at(device)] = 1;
+        devices.push_back(device);
+        break;
+      }
+    }
+  }
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
 }  // namespace
 
 std::variant<PeerPlan, Infeasible> plan_dapple(const PeerInput& input, const PeerOptions& options) {
@@ -126,6 +326,70 @@ std::variant<PeerPlan, Infeasible> plan_dapple(const PeerInput& input, const Pee
                                                             : "exact for stages on consecutive devices over ") +
                 counted(std::ssize(input.orders), "layer order");
   return plan;
+}
+
+double all_reduce_per_byte(const DappleMachine& machine, const std::vector<int>& devices) {
+  const int count = static_cast<int>(devices.size());
+  if (count == 1) return 0;
+  const double ring = 2.0 * (count - 1) / count;
+  if (servers_of(machine, devices).size() > 1) return ring / kCollectives;
+  return ring / kInsideServer / (count / 2);
+}
+
+double transfer_per_byte(const DappleMachine& machine, const std::vector<int>& from,
+                         const std::vector<int>& to) {
+  const std::set<int> receivers = servers_of(machine, to);
+  if (receivers.size() > 1) return 1 / kCollectives;
+  const auto outside = std::count_if(from.begin(), from.end(),
+                                     [&](int device) { return receivers.count(machine.server(device)) == 0; });
+  if (outside == 0) return 1 / kInsideServer;
+  return static_cast<double>(outside) / static_cast<double>(from.size()) / kPointToPoint;
+}
+
+double DappleCosts::reduced_bytes(int begin, int end) const {
+  return static_cast<double>(chain.between(begin, std::min(end + 1, chain.size())).parameters);
+}
+
+double DappleCosts::latency(const DapplePipeline& pipeline) const {
+  std::vector<int> ends = pipeline.cuts;
+  ends.push_back(chain.size());
+  const double micro_batches = static_cast<double>(batches) / pipeline.copies;
+  double block = 0;
+  double transfers = 0;
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    const int begin = s == 0 ? 0 : ends[s - 1];
+    const auto replicas = static_cast<double>(pipeline.devices[s].size());
+    block = std::max(block, compute(begin, ends[s]) / replicas);
+    if (s + 1 == ends.size()) break;
+    const double transfer =
+        transfer_per_byte(machine, pipeline.devices[s], pipeline.devices[s + 1]) * activation(ends[s]);
+    block = std::max(block, transfer);
+    transfers += transfer / batches;
+  }
+  block /= micro_batches;
+  double exposed = 0;
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    const int begin = s == 0 ? 0 : ends[s - 1];
+    const double reduce = all_reduce_per_byte(machine, pipeline.devices[s]) * reduced_bytes(begin, ends[s]);
+    exposed = std::max(exposed, reduce - static_cast<double>(s) * block);
+  }
+  return block * (micro_batches - 1) + compute(0, chain.size()) / batches + transfers + exposed;
+}
+
+void search_dapple(const DappleCosts& costs, int copies, DappleBest& best) {
+  Search(costs, copies, best).run();
+}
+
+std::vector<std::vector<int>> placements(const DappleMachine& machine, const std::vector<char>& occupied,
+                                         int count) {
+  std::vector<std::vector<int>> distinct;
+  for (std::vector<int>& devices :
+       std::vector{server_by_server(machine, occupied, count, false),
+                   server_by_server(machine, occupied, count, true), scattered(machine, occupied, count)}) {
+    const bool known = std::find(distinct.begin(), distinct.end(), devices) != distinct.end();
+    if (std::ssize(devices) == count && !known) distinct.push_back(std::move(devices));
+  }
+  return distinct;
 }
 
 }  // namespace pp::plan

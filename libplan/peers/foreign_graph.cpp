@@ -1,5 +1,6 @@
 #include "libplan/peers/foreign_graph.h"
 
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <queue>
@@ -8,6 +9,7 @@
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::plan {
+
 namespace {
 
 /// Kahn's algorithm.
@@ -71,6 +73,36 @@ Profile foreign_profile(std::string_view name, std::string_view format,
   // Sums of what a file says may exceed what a profile may say.
   with_context("the imported profile", [&] { profile_from_json(to_json(profile)); });
   return profile;
+}
+
+void for_each_object(ObjectReader& reader, std::string_view key,
+                     const std::function<void(ObjectReader&)>& read) {
+  const Json& array = reader.raw(key);
+  if (!array.is_array()) reader.fail(key, "must be an array");
+  const std::string pointer = append_pointer(reader.pointer(), key);
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    ObjectReader element(array[i], append_pointer(pointer, std::to_string(i)));
+    read(element);
+  }
+}
+
+std::string read_id(ObjectReader& reader, std::string_view key) {
+  const Json& id = reader.raw(key);
+  if (id.is_number_integer()) return std::to_string(id.get<std::int64_t>());
+  if (id.is_string() && !id.get<std::string>().empty()) return id.get<std::string>();
+  reader.fail(key, "must be a whole number or a name");
+}
+
+bool read_flag(ObjectReader& reader, std::string_view key) {
+  if (!reader.has(key)) return false;
+  const Json& flag = reader.raw(key);
+  if (flag.is_boolean()) return flag.get<bool>();
+  if (!flag.is_number()) reader.fail(key, "must be true or false, or 1 or 0");
+  return flag.get<double>() != 0;
+}
+
+Bytes read_bytes(ObjectReader& reader, std::string_view key) {
+  return Bytes(std::llround(reader.number(key, {.max = double{kMostInteger}})));
 }
 
 }  // namespace pp::plan

@@ -6,7 +6,7 @@
 #include "libplan/cost/chain.h"
 #include "libplan/cost/graph.h"
 #include "libplan/peers/peer.h"
-#include "libplan/request/linear_order.h"
+#include "libplan/request/device_orders.h"
 
 namespace pp::plan {
 

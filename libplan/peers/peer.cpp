@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 #include "libplan/peers/dapple.h"
 #include "libplan/peers/dnn_partitioning.h"
@@ -11,6 +12,7 @@
 #include "libprofile/core/counted.h"
 
 namespace pp::plan {
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
@@ -93,6 +95,23 @@ void check_units(const Profile& profile, const PeerInput& input, const PeerOptio
   }
 }
 
+void add_options(Json& json, const PeerOptions& options) {
+  json["devices"] = device_count(options);
+  json["levels"] = Json::array();
+  for (const PeerLevel& level : options.levels) {
+    Json one{{"devices", level.devices}};
+    if (level.bandwidth.value > 0) one["bandwidth_bytes_per_s"] = level.bandwidth.value;
+    json["levels"].push_back(one);
+  }
+  if (options.model == PeerModel::pipedream_code || options.model == PeerModel::pipedream_paper) {
+    json["machines"] = name_of(options.machines);
+    json["activation_cost"] = options.activation_compression.has_value();
+  }
+  if (options.model == PeerModel::piper) json["micro_batches_in_batch"] = options.micro_batches_in_batch;
+  if (options.model == PeerModel::dapple) json["mini_batch"] = options.mini_batch;
+  if (options.memory_limit) json["memory_limit_bytes"] = options.memory_limit->value;
+}
+
 }  // namespace
 
 int device_count(const PeerOptions& options) {
@@ -134,6 +153,29 @@ std::string replicas_text(const PeerPlan& plan) {
     text.append(text.empty() ? "" : "-").append(std::to_string(stage.replicas));
   }
   return text;
+}
+
+Json to_json(const PeerPlan& plan, Seconds elapsed) {
+  Json json{{"cost_model", name_of(plan.options.model)},
+            {"strategy", name_of(plan.options.strategy)},
+            {"model", plan.profile}};
+  add_options(json, plan.options);
+  json["stages"] = Json::array();
+  for (const PeerStage& stage : plan.stages) {
+    json["stages"].push_back(
+        {{"layers", stage.layers}, {"replicas", stage.replicas}, {"compute_s", stage.compute.count()}});
+    if (plan.options.model == PeerModel::piper) json["stages"].back()["tensor_degree"] = stage.tensor_degree;
+  }
+  if (plan.copies > 1) json["copies"] = plan.copies;
+  json["cuts"] = cuts_of(plan);
+  json["replicas"] = replicas_text(plan);
+  const double gap = plan.lower_bound > Seconds() ? plan.objective / plan.lower_bound - 1 : 0;
+  json["certificate"] = {{"objective_s", plan.objective.count()},
+                         {"lower_bound_s", plan.lower_bound.count()},
+                         {"gap", gap},
+                         {"search", plan.search}};
+  json["search"] = {{"seconds", elapsed.count()}};
+  return json;
 }
 
 }  // namespace pp::plan

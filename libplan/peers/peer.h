@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/infeasible.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/profile.h"
 

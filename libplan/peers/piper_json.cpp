@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/peers/foreign_graph.h"
-#include "libplan/peers/foreign_json.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

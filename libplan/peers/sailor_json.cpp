@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libplan/peers/foreign_graph.h"
-#include "libplan/request/blocks.h"
+#include "libplan/request/shapes.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

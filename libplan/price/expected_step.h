@@ -1,7 +1,7 @@
 // The expected step of a plan: its operations vary as the profile's percentiles say.
 #pragma once
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
 #include "libprofile/core/profile.h"
 

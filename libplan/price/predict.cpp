@@ -5,7 +5,7 @@
 #include "libplan/price/predict.h"
 #include "libplan/price/simulated.h"
 #include "libplan/request/request.h"
-#include "libplan/schedule/limits.h"
+#include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

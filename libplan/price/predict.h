@@ -1,7 +1,7 @@
 // What a plan costs, whoever made it.
 #pragma once
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"

@@ -5,12 +5,12 @@
 #include <map>
 #include <utility>
 
-#include "libplan/cost/bucket_scan.h"
 #include "libplan/cost/chain.h"
 #include "libplan/cost/links.h"
-#include "libplan/cost/stage_bytes.h"
-#include "libplan/plan_windows.h"
-#include "libplan/price/crowding.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/cost/stage_memory.h"
+#include "libplan/plan/programs.h"
+#include "libplan/price/corrected.h"
 #include "libplan/price/tied_copies.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/index.h"

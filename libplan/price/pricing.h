@@ -8,7 +8,7 @@
 #include "libplan/cost/graph.h"
 #include "libplan/cost/priced_model.h"
 #include "libplan/cost/recompute.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "libplan/plan_windows.h"
+#include "libplan/plan/programs.h"
 #include "libplan/schedule/generators.h"
 #include "libprofile/core/index.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libplan/report/calibration.h"
-#include "libplan/report/step_parts.h"
+#include "libplan/report/throughput.h"
 #include "libplan/report/what_if.h"
 #include "libplan/search/planner.h"
 

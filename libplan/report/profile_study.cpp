@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "libplan/cost/links.h"
-#include "libplan/peers/balance.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/price/pricing.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/counted.h"

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/generators.h"
-#include "libplan/schedule/limits.h"
-#include "libplan/schedule/size.h"
 #include "libplan/schedule/validate.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libplan/simulate/lower_bound.h"

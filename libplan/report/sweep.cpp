@@ -1,17 +1,22 @@
+// The rows of a sweep as CSV and JSON, from one table of columns.
 #include "libplan/report/sweep.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/search/parallel.h"
 
 namespace pp::plan {
+
 namespace {
 
 /// One combination.
 struct Cell {
   const Cluster* cluster;
+  int mini_batch;
   std::string schedule;
   int micro_batches;
 };
@@ -19,8 +24,10 @@ struct Cell {
 std::vector<Cell> cells_of(const SweepSpec& spec) {
   std::vector<Cell> cells;
   for (const Cluster& cluster : spec.clusters) {
-    for (const std::string& schedule : spec.schedules) {
-      for (const int count : spec.micro_batches) cells.push_back({&cluster, schedule, count});
+    for (const int mini_batch : spec.mini_batches) {
+      for (const std::string& schedule : spec.schedules) {
+        for (const int count : spec.micro_batches) cells.push_back({&cluster, mini_batch, schedule, count});
+      }
     }
   }
   return cells;
@@ -43,6 +50,7 @@ SweepFigures figures_of(const Plan& plan, const TrainingBudget& budget) {
 std::variant<SweepFigures, SweepFailure> best_of(const Profile& profile, const Cell& cell,
                                                  const SweepSpec& spec) {
   PlanRequest request = spec.request;
+  request.mini_batch = cell.mini_batch;
   request.schedule = cell.schedule;
   request.micro_batches.reset();
   request.micro_batch_size.reset();
@@ -63,9 +71,130 @@ void check(const SweepSpec& spec) {
   for (const std::string& name : spec.schedules) {
     if (name != "auto") require_schedule(name);
   }
-  if (spec.request.mini_batch >= 1) return;
-  throw Error(ErrorKind::usage, "mini_batch = " + std::to_string(spec.request.mini_batch) +
-                                    ": the samples per optimizer update are not given; add --mini-batch N");
+  if (spec.mini_batches.empty())
+    throw Error(ErrorKind::usage,
+                "mini_batch = 0: the samples per optimizer update are not given; add --mini-batch N");
+}
+
+/// The distinct values of a member, in the order of the rows.
+template <class Member>
+auto distinct(std::span<const SweepRow> rows, Member SweepRow::*member) {
+  std::vector<Member> values;
+  for (const SweepRow& row : rows) {
+    if (std::ranges::find(values, row.*member) == values.end()) values.push_back(row.*member);
+  }
+  return values;
+}
+
+/// A row that is drawn at `height`.
+struct Drawn {
+  double height = 0;
+  std::size_t line = 0, row = 0;
+};
+
+std::vector<Drawn> drawn_at(const SweepLines& lines, int count,
+                            const std::function<std::optional<double>(const SweepRow&)>& height) {
+  std::vector<Drawn> column;
+  for (std::size_t l = 0; l < lines.lines.size(); ++l) {
+    const std::vector<const SweepRow*>& rows = lines.lines[l].rows;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      if (rows[r]->micro_batches != count) continue;
+      if (const auto at = height(*rows[r])) column.push_back({*at, l, r});
+    }
+  }
+  std::ranges::stable_sort(column, {}, &Drawn::height);
+  return column;
+}
+
+struct Column {
+  std::string_view name;
+  Json (*value)(const SweepRow& row);  ///< null: the row has none
+};
+
+template <auto kValue>
+Json of_throughput(const SweepRow& row) {
+  const SweepFigures* figures = row.figures();
+  if (figures == nullptr) return {};
+  const std::optional<double> value = kValue(figures->throughput);
+  return value ? Json(*value) : Json();
+}
+
+using Maybe = std::optional<double>;
+Maybe known(double value) { return value > 0 ? Maybe(value) : std::nullopt; }
+Maybe seconds(const std::optional<Seconds>& time) { return time ? Maybe(time->count()) : std::nullopt; }
+
+template <auto kValue>
+Json of_figures(const SweepRow& row) {
+  const SweepFigures* figures = row.figures();
+  return figures != nullptr ? Json(kValue(*figures)) : Json();
+}
+
+Json reason_of(const SweepRow& row) {
+  const auto* failure = std::get_if<SweepFailure>(&row.result);
+  return failure != nullptr ? Json(failure->reason) : Json();
+}
+
+constexpr std::array kColumns{
+    Column{"devices", [](const SweepRow& row) { return Json(row.devices); }},
+    Column{"schedule", [](const SweepRow& row) { return Json(row.schedule); }},
+    Column{"micro_batches",
+           [](const SweepRow& row) { return row.micro_batches > 0 ? Json(row.micro_batches) : Json(); }},
+    Column{"status", [](const SweepRow& row) { return Json(status_of(row)); }},
+    Column{"stages", of_figures<[](const SweepFigures& f) { return f.stages; }>},
+    Column{"replicas", of_figures<[](const SweepFigures& f) { return f.replicas; }>},
+    Column{"step_s", of_figures<[](const SweepFigures& f) { return f.step.count(); }>},
+    Column{"samples_per_s", of_figures<[](const SweepFigures& f) { return f.samples_per_s; }>},
+    Column{"bubble_fraction", of_figures<[](const SweepFigures& f) { return f.bubble_fraction; }>},
+    Column{"peak_bytes", of_figures<[](const SweepFigures& f) { return f.peak.value; }>},
+    Column{"gap", of_figures<[](const SweepFigures& f) { return f.gap; }>},
+    Column{"reason", reason_of},
+    Column{"tokens_per_s", of_throughput<[](const Throughput& t) {
+             return t.of_tokens() ? Maybe(t.items_per_s()) : std::nullopt;
+           }>},
+    Column{"model_flops_per_s_per_device",
+           of_throughput<[](const Throughput& t) { return known(t.model_flops_per_s / t.devices); }>},
+    Column{"mfu", of_throughput<[](const Throughput& t) { return t.model_utilisation(); }>},
+    Column{"hfu", of_throughput<[](const Throughput& t) { return t.hardware_utilisation(); }>},
+    Column{"cost_per_million", of_throughput<[](const Throughput& t) { return t.cost_per_million(); }>},
+    Column{"duration_s", of_throughput<[](const Throughput& t) { return seconds(t.duration()); }>},
+    Column{"cost", of_throughput<[](const Throughput& t) { return t.cost(); }>}};
+
+constexpr std::string_view kFront = "front";
+
+/// What was added later: the profile that the row's plan was made from, the mini-batch.
+constexpr std::array kLaterColumns{
+    Column{"tensor_degree", [](const SweepRow& row) { return Json(row.tensor_degree); }},
+    Column{"cores_per_device",
+           [](const SweepRow& row) { return row.cores_per_device > 0 ? Json(row.cores_per_device) : Json(); }},
+    Column{"estimated", [](const SweepRow& row) { return Json(row.estimated); }},
+    Column{"mini_batch", [](const SweepRow& row) { return Json(row.mini_batch); }}};
+
+template <class Value>
+std::string record(const Value& value, Json front) {
+  std::vector<Json> fields;
+  for (const Column& column : kColumns) fields.push_back(value(column));
+  fields.push_back(std::move(front));
+  for (const Column& column : kLaterColumns) fields.push_back(value(column));
+  return csv_record(fields);
+}
+
+void add_columns(Json& object, std::span<const Column> columns, const SweepRow& row) {
+  for (const Column& column : columns) {
+    Json value = column.value(row);
+    if (!value.is_null()) object[std::string(column.name)] = std::move(value);
+  }
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string field = "\"";
+  for (const char c : text) field.append(c == '"' ? 2 : 1, c);
+  return field + '"';
+}
+
+std::string csv_field(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? quoted(value.get<std::string>()) : value.dump();
 }
 
 }  // namespace
@@ -83,7 +212,8 @@ std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
                best_of(profile, cell, spec),
                profile.tensor_degree,
                profile.device.kind == DeviceKind::cpu ? profile.device.cores_per_device : 0,
-               profile.mode == ProfileMode::estimated};
+               profile.mode == ProfileMode::estimated,
+               cell.mini_batch};
     if (const SweepFigures* promised = rows[i].figures()) rows[i].micro_batches = promised->micro_batches;
   });
   return rows;
@@ -115,6 +245,85 @@ std::vector<bool> pareto_front(std::span<const SweepRow> rows) {
       front[b] = a == b || rows[a].figures() == nullptr || !beats(a, b);
   }
   return front;
+}
+
+std::optional<std::size_t> SweepLine::fastest() const {
+  std::optional<std::size_t> best;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const SweepFigures* figures = rows[r]->figures();
+    if (figures != nullptr && (!best || figures->step < rows[*best]->figures()->step)) best = r;
+  }
+  return best;
+}
+
+SweepLines sweep_lines(std::span<const SweepRow> rows) {
+  SweepLines lines{distinct(rows, &SweepRow::schedule),
+                   distinct(rows, &SweepRow::devices),
+                   distinct(rows, &SweepRow::micro_batches),
+                   {}};
+  std::ranges::sort(lines.counts);
+  for (std::size_t s = 0; s < lines.schedules.size(); ++s) {
+    for (std::size_t d = 0; d < lines.devices.size(); ++d) {
+      SweepLine line{s, d, {}};
+      for (const SweepRow& row : rows) {
+        if (row.schedule == lines.schedules[s] && row.devices == lines.devices[d]) line.rows.push_back(&row);
+      }
+      std::ranges::stable_sort(line.rows, {}, &SweepRow::micro_batches);
+      lines.lines.push_back(std::move(line));
+    }
+  }
+  return lines;
+}
+
+std::vector<std::vector<double>> places_beside(
+    const SweepLines& lines, double near, const std::function<std::optional<double>(const SweepRow&)>& height) {
+  std::vector<std::vector<double>> places;
+  for (const SweepLine& line : lines.lines) places.emplace_back(line.rows.size(), 0.0);
+  for (const int count : lines.counts) {
+    const std::vector<Drawn> column = drawn_at(lines, count, height);
+    for (std::size_t begin = 0, end = 0; begin < column.size(); begin = end) {
+      for (end = begin + 1; end < column.size() && column[end].height - column[end - 1].height < near;) ++end;
+      std::vector<Drawn> group(column.begin() + static_cast<std::ptrdiff_t>(begin),
+                               column.begin() + static_cast<std::ptrdiff_t>(end));
+      std::ranges::stable_sort(group, {}, &Drawn::line);  // the same order at every count: lines do not cross
+      for (std::size_t k = 0; k < group.size(); ++k) {
+        places[group[k].line][group[k].row] =
+            static_cast<double>(k) - static_cast<double>(group.size() - 1) / 2;
+      }
+    }
+  }
+  return places;
+}
+
+std::string_view status_of(const SweepRow& row) {
+  const auto* failure = std::get_if<SweepFailure>(&row.result);
+  return failure != nullptr ? name_of(failure->kind) : "planned";
+}
+
+std::string sweep_csv(std::span<const SweepRow> rows) {
+  const std::vector<bool> front = pareto_front(rows);
+  std::string text = record([](const Column& column) { return Json(column.name); }, kFront);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    text += record([&](const Column& column) { return column.value(rows[r]); }, bool(front[r]));
+  return text;
+}
+
+Json to_json(std::span<const SweepRow> rows) {
+  const std::vector<bool> front = pareto_front(rows);
+  Json array = Json::array();
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    Json& object = array.emplace_back(Json::object());
+    add_columns(object, kColumns, rows[r]);
+    object[std::string(kFront)] = bool(front[r]);
+    add_columns(object, kLaterColumns, rows[r]);
+  }
+  return array;
+}
+
+std::string csv_record(std::span<const Json> fields) {
+  std::string line;
+  for (std::size_t i = 0; i < fields.size(); ++i) line.append(i == 0 ? "" : ",").append(csv_field(fields[i]));
+  return line + '\n';
 }
 
 }  // namespace pp::plan

@@ -1,7 +1,10 @@
-// The planner over a grid of machines, schedules and micro-batch counts: which combinations have a plan, what
-// it promises, and why the others have none. Rows as values, CSV and JSON; sweep_svg.h draws them.
+// The planner over a grid of machines, mini-batches, schedules and micro-batch counts: which combinations have
+// a plan, what it promises, and why the others have none. Rows as values, as lines over the number of
+// micro-batches, as CSV and JSON; sweep_svg.h draws them.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -10,15 +13,17 @@
 #include "libplan/peers/strategy.h"
 #include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/json_reader.h"
 
 namespace pp::plan {
 
-/// Every cluster with every schedule and every micro-batch count, rows in that order.
+/// Every cluster with every mini-batch, schedule and micro-batch count, rows in that order.
 struct SweepSpec {
   std::vector<Cluster> clusters;
-  std::vector<std::string> schedules;  ///< `auto`, or names of schedule_table()
-  std::vector<int> micro_batches;      ///< 0: the best of all
-  PlanRequest request;                 ///< of all combinations; its schedule and micro-batches are replaced
+  std::vector<int> mini_batches;            ///< samples
+  std::vector<std::string> schedules;       ///< `auto`, or names of schedule_table()
+  std::vector<int> micro_batches;           ///< 0: the best of all
+  PlanRequest request;                      ///< of all combinations; those three are replaced
   Strategy strategy = Strategy::automatic;  ///< narrows each combination's request
   TrainingBudget budget = {};
   int threads = 1;  ///< that plan at the same time; the rows do not depend on it
@@ -54,6 +59,7 @@ struct SweepRow {
   int tensor_degree = 1;     ///< of the profile
   int cores_per_device = 0;  ///< of the profile; 0: GPUs
   bool estimated = false;    ///< the profile's times were not measured
+  int mini_batch = 0;        ///< samples
   bool operator==(const SweepRow&) const = default;
 
   /// Null for a combination without a plan.
@@ -92,3 +98,35 @@ struct EnumNames<plan::SweepFailure::Kind> {
                                     std::pair{plan::SweepFailure::Kind::refused, "refused"sv}};
 };
 }  // namespace pp
+
+namespace pp::plan {
+
+/// One schedule on one number of devices: positions in the lists of the sweep, and the rows by micro-batches.
+struct SweepLine {
+  std::size_t schedule = 0, devices = 0;
+  std::vector<const SweepRow*> rows;
+
+  /// Which row has the shortest step, the first of equals; none when no row has a plan.
+  std::optional<std::size_t> fastest() const;
+};
+
+/// What a sweep varies. Refers into the rows.
+struct SweepLines {
+  std::vector<std::string> schedules;  ///< in the order of the rows, as devices
+  std::vector<int> devices;
+  std::vector<int> counts;  ///< of micro-batches, ascending
+  std::vector<SweepLine> lines;
+};
+
+SweepLines sweep_lines(std::span<const SweepRow> rows);
+
+/// For every row of every line its place beside the rows of other lines that would hide it, those at the same
+/// micro-batches less than `near` pixels away: -0.5 and 0.5 of two, -1, 0 and 1 of three, 0 alone. `height` is
+/// where a row is drawn, in pixels; rows without a height are not drawn.
+std::vector<std::vector<double>> places_beside(
+    const SweepLines& lines, double near, const std::function<std::optional<double>(const SweepRow&)>& height);
+
+/// Fields quoted as in RFC 4180 where needed, `\n` at the end; null is an empty field.
+std::string csv_record(std::span<const Json> fields);
+
+}  // namespace pp::plan

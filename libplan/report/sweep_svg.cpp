@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/draw/svg_layout.h"
-#include "libplan/draw/svg_legend.h"
-#include "libplan/report/sweep_lines.h"
+#include "libplan/draw/svg_labels.h"
+#include "libplan/report/sweep.h"
 #include "libprofile/core/counted.h"
 
 namespace pp::plan {

@@ -1,11 +1,13 @@
 // What a plan promises in the words of those who pay for it: tokens, FLOP/s and utilisation of a device, money
-// and days. Follows from the plan alone and changes no plan.
+// and days; and where the time of its step goes: work, links, or waiting. Follows from the plan alone, by
+// simulating it again, and changes no plan.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::plan {
 
@@ -58,5 +60,27 @@ Throughput throughput_of(const Plan& plan, const TrainingBudget& budget);
 /// speaks() says no.
 std::string to_text(const Throughput& throughput);
 Json to_json(const Throughput& throughput);
+
+/// Adds up to the step.
+struct StepParts {
+  Seconds compute{};  ///< operations of the busiest worker, all-reduces excluded
+  Seconds links{};    ///< how much faster the same programs are when messages and all-reduces take no time
+  Seconds bubble{};   ///< the rest: fill, drain, and waiting for other stages
+  bool operator==(const StepParts&) const = default;
+};
+
+/// Something that works for one step at a time: a stage, or one direction of a worker's port or a node's card.
+struct Load {
+  std::string name;  ///< `stage 0 (conv1 .. relu3)`, `the link into worker 1`
+  Seconds busy{};    ///< per step; of a stage, that of its busiest worker, all-reduce and update included
+  bool operator==(const Load&) const = default;
+};
+
+/// Three simulations of a synchronous plan, two of a long stream of an asynchronous one. Throws pp::Error
+/// (data) when the plan carries no costs.
+StepParts step_parts(const Plan& plan);
+
+/// Every stage in order, then the busiest port, if anything is sent.
+std::vector<Load> loads_of(const Plan& plan);
 
 }  // namespace pp::plan

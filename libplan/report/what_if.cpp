@@ -7,8 +7,8 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/cost/constants.h"
-#include "libplan/cost/stage_bytes.h"
-#include "libplan/plan_recompute.h"
+#include "libplan/cost/stage_memory.h"
+#include "libplan/plan/programs.h"
 #include "libplan/request/machine.h"
 #include "libplan/request/request.h"
 #include "libplan/search/candidates/collect_candidates.h"

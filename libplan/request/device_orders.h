@@ -1,11 +1,14 @@
-// In which order a pipeline goes through the devices of a cluster: node by node, one device per node in turn,
-// the distinct orders of unequal devices.
+// In which order a pipeline goes through the devices of a cluster (node by node, one device per node in turn,
+// the distinct orders of unequal devices) and through the layers of a model graph (six cheap linear orders,
+// which decide which stages are possible and what crosses them).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "libplan/cost/graph.h"
 #include "libplan/request/placement.h"
 #include "libprofile/core/cluster.h"
 
@@ -32,5 +35,20 @@ std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_
 /// Positions for stages with these replicas, in turn, by FreshFirst: a stage that fits an empty node begins
 /// on the first one; otherwise it takes the lowest positions that are left.
 std::vector<int> place_fresh(const Cluster& cluster, std::span<const int> replicas);
+
+struct LinearOrder {
+  std::string_view name;  ///< `dfs`, `bfs`, `minlive`, `rdfs`, `rbfs`, `rbig`; `file` for the order of the file
+  std::vector<int> layers;  ///< layer at each position
+};
+
+/// The distinct ones of the six, first name kept. `output_bytes` per layer guides minlive and rbig. Ties go to
+/// the layer that stands first in the file. A chain has one order. O(layers^2 + edges).
+std::vector<LinearOrder> linear_orders(const PlanGraph& graph, std::span<const std::int64_t> output_bytes);
+
+/// `most` more orders at random, distinct, always the same ones; all of them where a graph has only a few
+/// dozen.
+std::vector<std::vector<int>> drawn_orders(const PlanGraph& graph, std::size_t most);
+
+LinearOrder file_order(const PlanGraph& graph);
 
 }  // namespace pp::plan

@@ -1,13 +1,15 @@
-// What a user asks of the planner. Every field that is left as it is leaves the choice to the search.
+// What a user asks of the planner, and how much work the searches may take on. Every field that is left as it
+// is leaves the choice to the search.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "libplan/cost/recompute.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/request/placement.h"
 #include "libprofile/core/enum_names.h"
 
@@ -77,7 +79,7 @@ struct PlanRequest {
   std::optional<int> max_stages;
   /// Boundaries in the file order of the layers: `3,5` starts stages at layers 0, 3 and 5.
   std::vector<int> cuts;
-  /// Only between blocks: layers whose names agree so far stand in one stage (blocks.h). Unset: between any.
+  /// Only between blocks: layers whose names agree so far stand in one stage (shapes.h). Unset: between any.
   struct CutAt {
     int depth = 0;  ///< parts of the name; 0: up to its first number
   };
@@ -148,5 +150,25 @@ struct PlanRequest {
 
 /// Whether the observer, if there is one, lets the search go on.
 bool goes_on(const PlanRequest& request, const SearchProgress& progress);
+
+/// Whether searches, whose time grows with the layers and the square of the devices, are short enough to be
+/// repeated on every smaller machine.
+constexpr bool is_small(int layers, int devices) { return std::int64_t{layers} * devices * devices <= 16'384; }
+
+/// Whether they would take too long over stages with any replicas: pipelines of equal ones are searched.
+constexpr bool is_large(int layers, int devices) {
+  return std::int64_t{layers} * devices * devices > 16'000'000;
+}
+
+/// On machines that are not small, searches and simulations that take long are for what comes this near to the
+/// best so far.
+constexpr double kNear = 1.05;
+
+/// Of plans whose schedule places the stages: operations that are simulated in all where a machine is_large().
+constexpr std::int64_t kPlacedOperationsLarge = 1'000'000;
+
+/// Under a memory limit each search may take one with the exact memory: layers times devices of all that are
+/// repeated.
+constexpr int kLimitedWork = 4000;
 
 }  // namespace pp::plan

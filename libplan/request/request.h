@@ -1,5 +1,6 @@
 // What a request asks for, checked against profile and cluster and spelled out: which schedules, which
-// micro-batches, which devices, which stages.
+// micro-batches, which devices, which stages; and its options as entries of a plan's context, for readers and
+// for the next plan of a training.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,9 @@
 #include "libplan/cost/graph.h"
 #include "libplan/cost/stage_cost.h"
 #include "libplan/cost/stage_memory.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
+#include "libprofile/core/context.h"
 
 namespace pp::plan {
 
@@ -112,5 +114,14 @@ WeightPolicy policy_of(const ScheduleRow& schedule, const PlanRequest& request);
 /// What --cuts asks for in stages, or --stages, --replicas or --window; 0: free. Of schedules with several
 /// stages per worker --stages and --replicas count workers.
 int requested_stages(const PlanRequest& request);
+
+/// Adds every option that shapes plans, but for those that a plan says elsewhere: mini-batch, optimizer,
+/// precision, weight policy and programs. Options that are as they were leave no entry, but for schedule,
+/// micro-batches and window, which say `auto`.
+void add_options(Context& context, const PlanRequest& request);
+
+/// Sets what the context says of options that hold for any number of devices: no stages, cuts, replicas, nor
+/// windows by stage. Throws pp::Error (data) that names an entry which says no value of its option.
+void read_options(PlanRequest& request, const Context& context);
 
 }  // namespace pp::plan

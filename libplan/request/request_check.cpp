@@ -5,11 +5,11 @@
 #include <set>
 #include <string>
 
-#include "libplan/request/linear_order.h"
+#include "libplan/request/device_orders.h"
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
-#include "libplan/schedule/limits.h"
-#include "libplan/schedule/ownership.h"
+#include "libplan/schedule/closed_forms.h"
+#include "libplan/schedule/placement.h"
 #include "libplan/schedule/validate.h"
 #include "libprofile/core/index.h"
 

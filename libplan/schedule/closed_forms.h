@@ -1,7 +1,8 @@
-// What schedules take by formula: for tests, and to set beside a simulation. Times are in any unit, the same
-// for all.
+// What schedules take by formula: time, for tests and to set beside a simulation (in any unit, the same for
+// all), and number of operations, with the limits on it, before a schedule is made.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -59,5 +60,27 @@ int generation_ticks(int stages, int groups, int tokens, bool barrier);
 
 /// torchgpipe's clock cycles: per cycle the (micro-batch, stage) pairs that run forward together.
 std::vector<std::vector<std::pair<int, int>>> clock_cycles(int micro_batches, int stages);
+
+/// Whether its stages work in the steps of one clock, on an endless stream of frames.
+bool is_clocked(const ScheduleRequest& request);
+
+/// Steps in which a clocked schedule does all that it does in every third of them: the first backward of the
+/// first stage comes after twice the stages.
+std::int64_t clocked_steps(const ScheduleRequest& request);
+
+/// Of all workers over `length` micro-batches; what ends a synchronous step counts twice per stage and worker.
+double operation_count(const ScheduleRequest& request, double length);
+
+/// Throws pp::Error (usage) for more than kOperationLimit.
+void check_size(const ScheduleRequest& request, double length);
+
+/// Most operations of one set of programs. Simulating them takes a few hundred bytes each.
+inline constexpr std::int64_t kOperationLimit = 2'000'000;
+
+/// Most workers that are simulated.
+inline constexpr std::int64_t kWorkerLimit = 20'000;
+
+/// Most micro-batches of a step.
+inline constexpr int kMicroBatchLimit = 1'000'000;
 
 }  // namespace pp::plan

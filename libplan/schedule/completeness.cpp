@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "libplan/schedule/rule_sets.h"
+#include "libplan/schedule/validate.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 

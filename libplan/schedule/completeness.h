@@ -10,7 +10,7 @@ namespace pp::plan {
 void check_table_size(const ProgramSet& set, const ProgramIndex& index);
 
 /// Exactly one F per stage and micro-batch, or one on every worker of the stage; with it, on the same worker,
-/// one B or else one I and one W. Other rule sets: rule_sets.h. Throws pp::Error (data) that names what is
+/// one B or else one I and one W. Other rule sets: validate.h. Throws pp::Error (data) that names what is
 /// missing or stray.
 void check_micro_batches(const ProgramSet& set, const ProgramIndex& index);
 

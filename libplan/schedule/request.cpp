@@ -1,14 +1,17 @@
+// Checks of a schedule's request, what is legal but worse than people expect, and recomputation as a pass over
+// the lists.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <string>
 
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/generators.h"
-#include "libplan/schedule/limits.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
+
 namespace {
 
 std::string text(std::int64_t number) { return std::to_string(number); }
@@ -89,6 +92,24 @@ void check_recompute(const ScheduleRequest& request, const ScheduleRow& row) {
   }
 }
 
+bool needs_activations(OpKind kind) { return kind == OpKind::backward || kind == OpKind::input_gradient; }
+
+/// The actual number of micro-batches decides which one is the last, not a configured one.
+bool recomputes(Recompute mode, int micro_batch, int micro_batches) {
+  return mode == Recompute::always || (mode == Recompute::except_last && micro_batch != micro_batches - 1);
+}
+
+Program with_recompute(const ScheduleRequest& request, const Program& program) {
+  Program result;
+  for (const Op& op : program) {
+    const Recompute mode = request.recompute[request.recompute.size() == 1 ? 0 : index(op.stage)];
+    if (needs_activations(op.kind) && recomputes(mode, op.micro_batch, request.micro_batches))
+      result.push_back({OpKind::recompute, op.stage, op.micro_batch});
+    result.push_back(op);
+  }
+  return result;
+}
+
 }  // namespace
 
 void refuse(const ScheduleRequest& request, const std::string& message) {
@@ -131,6 +152,33 @@ std::vector<int> request_windows(const ScheduleRequest& request) {
     }
   }
   return request.windows;
+}
+
+std::string schedule_warning(const ScheduleRequest& request) {
+  const int workers = static_cast<int>(request.replicas.size());
+  const int m = request.micro_batches;
+  const std::string found =
+      "schedule " + request.name + ": micro_batches = " + std::to_string(m) + " is less than ";
+  const Filling filling = require_schedule(request.name).filling;
+  if (filling == Filling::bubble_free && m < 2 * workers - 1)
+    return found + "2*workers-1 = " + std::to_string(2 * workers - 1) + "; the schedule is not bubble-free";
+  if (filling == Filling::all_workers && m < workers) {
+    const int bubble = (200 * (workers - 1) + m + workers - 1) / (2 * (m + workers - 1));
+    return found + std::to_string(workers) + " workers; equal stages are idle " + std::to_string(bubble) +
+           " % of the time";
+  }
+  return "";
+}
+
+void insert_recompute(const ScheduleRequest& request, Schedule& schedule) {
+  if (request.recompute.empty()) return;
+  for (WorkerProgram& worker : schedule.workers) {
+    worker.program = with_recompute(request, worker.program);
+    if (worker.stream) {
+      worker.stream->prologue = with_recompute(request, worker.stream->prologue);
+      worker.stream->body = with_recompute(request, worker.stream->body);
+    }
+  }
 }
 
 }  // namespace pp::plan

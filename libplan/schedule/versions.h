@@ -1,4 +1,4 @@
-// Weight versions of asynchronous programs: which version each forward runs on under a policy, and whether that
+// Weight versions of asynchronous programs: which version each forward runs on under a policy, whether that
 // version exists and may still be kept.
 #pragma once
 

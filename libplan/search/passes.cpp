@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "libplan/cost/constants.h"
-#include "libplan/request/effort.h"
 #include "libplan/request/machine.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/cases.h"
 #include "libplan/search/candidates/collect_candidates.h"
 #include "libplan/search/shortlist.h"

@@ -8,10 +8,9 @@
 #include <set>
 #include <tuple>
 
-#include "libplan/plan_recompute.h"
+#include "libplan/plan/programs.h"
 #include "libplan/request/request.h"
-#include "libplan/request/request_context.h"
-#include "libplan/schedule/limits.h"
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/search/certificate.h"
 #include "libplan/search/passes.h"
 #include "libprofile/core/index.h"

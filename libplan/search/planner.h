@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"

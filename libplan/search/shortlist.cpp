@@ -4,10 +4,9 @@
 #include <iterator>
 #include <limits>
 
-#include "libplan/price/lanes.h"
-#include "libplan/request/effort.h"
-#include "libplan/schedule/limits.h"
-#include "libplan/schedule/size.h"
+#include "libplan/price/simulated.h"
+#include "libplan/request/plan_request.h"
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/search/finalist/simulate_finalist.h"
 #include "libplan/search/improve/boundary_moves.h"
 #include "libplan/search/improve/covering_windows.h"

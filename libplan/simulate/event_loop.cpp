@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "libplan/schedule/progress.h"
-#include "libplan/simulate/card_time.h"
 #include "libplan/simulate/op_costs.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
@@ -133,7 +132,7 @@ class EventLoop {
       return a.time != b.time ? a.time > b.time : a.turn > b.turn;
     }
   };
-  /// Kinds, stages, micro-batches and workers are far below what the bits hold (schedule/limits.h).
+  /// Kinds, stages, micro-batches and workers are far below what the bits hold (schedule/closed_forms.h).
   std::uint64_t turn(int id) const {
     const Op& op = index_.ops[at(id)];
     const auto bits = [](auto value, int shift) { return static_cast<std::uint64_t>(value) << shift; };

@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "libplan/simulate/event_loop.h"
-#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
+#include "libplan/simulate/simulate.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <queue>
 
-#include "libplan/simulate/index_simulation.h"
 #include "libplan/simulate/op_costs.h"
+#include "libplan/simulate/simulate.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

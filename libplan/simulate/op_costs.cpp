@@ -7,6 +7,7 @@
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
+
 namespace {
 
 double scale_of(const std::vector<double>& scale, const Op& op) {

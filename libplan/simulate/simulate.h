@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libplan/schedule/program.h"
+#include "libplan/schedule/program_index.h"
 #include "libplan/schedule/validate.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/link.h"
@@ -33,8 +34,8 @@ struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
   std::optional<FirstTimes> first = std::nullopt;  ///< nothing: they take what the others take
   Seconds all_reduce{};                            ///< per AR, without overlap
-  /// Of it, what at most is over when the last backward is: its buckets are complete in turn (bucket_scan.h).
-  /// Nothing: all that fits into the backward.
+  /// Of it, what at most is over when the last backward is: its buckets are complete in turn
+  /// (cost/stage_cost.h). Nothing: all that fits into the backward.
   std::optional<Seconds> hideable = std::nullopt;
   Seconds update{};      ///< per U
   Seconds load{};        ///< per L: the stage's weights from the host to the device
@@ -202,5 +203,9 @@ Seconds chained_period(const SimulationInput& input);
 /// not, the largest over every place that the stage with most replicas, r, has: never too small, and too large
 /// by at most about 3r/J of it. Throws pp::Error (internal) otherwise.
 Seconds steady_period(const SimulationInput& input);
+
+/// Throws pp::Error: internal when a vector of `input` does not fit its programs, data for bytes that cannot be
+/// added up and for what index_programs() refuses.
+ProgramIndex index_simulation(const SimulationInput& input);
 
 }  // namespace pp::plan

@@ -176,10 +176,10 @@ class Table {
   void add(std::size_t column, Values& values, DType dtype) const {
     constexpr double kMostExact = 9007199254740992;  // 2^53
     const std::optional<double> value = number(fields_[column]);
-    if (!value) refuse_field(column, "no finite number");
+    if (!value) refuse_field(column, "not a finite number");
     if (is_floating(dtype)) return values.add(*value);
     if (*value != std::floor(*value) || std::abs(*value) > kMostExact)
-      refuse_field(column, "no integer, which the model takes here");
+      refuse_field(column, "not an integer, as the model needs here");
     values.add(static_cast<std::int64_t>(*value));
   }
 

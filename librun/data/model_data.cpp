@@ -67,7 +67,7 @@ void check_range(const Pair& pair) {
                           ? " is a target of a loss that is more than one mean over the labels that count, so "
                             "micro-batches with such labels do not add up to it; leave these samples out"
                           : " takes 0 to " + std::to_string(pair.range.limit - 1) + ignored +
-                                "; mend the data or plan a model with more"));
+                                "; correct the data or plan a model with more"));
 }
 
 void check_count(const Pair& pair, const Records& first) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/error.h"
 
 namespace pp::run {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "librun/options/run_options.h"
 
 namespace pp::run {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/enum_names.h"
 #include "librun/options/settings.h"
 #include "librun/options/weight_rules.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "libplan/draw/op_style.h"
+#include "libplan/draw/svg_labels.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/counted.h"
 #include "librun/report/build.h"
@@ -176,13 +176,12 @@ std::vector<std::string> deviation_lines(const RunReport& report) {
                     " by their medians: profile again on a quieter machine");
   if (found.operations && matters(step - promised)) {
     const Seconds rest = step - promised - *found.operations - found.above_medians;
-    lines.push_back("the step takes " + to_text(Seconds(std::abs((step - promised).count()))) +
-                    (step < promised ? " less" : " longer") + " than predicted: operations " +
-                    signed_text(*found.operations) + largest_part(report, *found.operations) +
-                    (matters(found.above_medians)
-                         ? ", what takes longer than its median " + signed_text(found.above_medians)
-                         : "") +
-                    ", messages and waiting " + signed_text(rest));
+    lines.push_back(
+        "the step takes " + to_text(Seconds(std::abs((step - promised).count()))) +
+        (step < promised ? " less" : " longer") + " than predicted: operations " +
+        signed_text(*found.operations) + largest_part(report, *found.operations) +
+        (matters(found.above_medians) ? ", time beyond the medians " + signed_text(found.above_medians) : "") +
+        ", messages and waiting " + signed_text(rest));
   }
   const auto share = static_cast<double>(found.interrupted) / static_cast<double>(found.operation_count);
   if (found.interrupted > 0 && (share >= kWorthASentence || matters(found.mean_excess))) {

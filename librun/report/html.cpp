@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "libplan/draw/op_style.h"
+#include "libplan/draw/svg_labels.h"
 #include "libplan/explorer/explorer.h"
-#include "libplan/plan_picture.h"
+#include "libplan/explorer/plan_data.h"
 #include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
 #include "librun/report/html_curves.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "libplan/plan_picture.h"
+#include "libplan/explorer/plan_data.h"
 #include "librun/report/chart.h"
 #include "librun/report/html.h"
 

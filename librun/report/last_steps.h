@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "libplan/plan.h"
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/plan/plan.h"
+#include "libplan/simulate/memory_walk.h"
 #include "librun/report/record.h"
 
 namespace pp::run {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/context.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"

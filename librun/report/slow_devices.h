@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "libplan/cost/two_way.h"
-#include "libplan/plan.h"
+#include "libplan/cost/links.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/json_reader.h"
 #include "librun/report/record.h"
 

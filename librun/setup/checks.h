@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/device/device_set.h"
 #include "librun/data/order.h"
 #include "librun/options/run_options.h"

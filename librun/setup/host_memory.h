@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "librun/threads/coordinator.h"
 
 namespace pp::run {

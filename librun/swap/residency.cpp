@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan_programs.h"
+#include "libplan/plan/programs.h"
 #include "libplan/price/predict.h"
 #include "libplan/schedule/program_index.h"
 #include "libplan/search/planner.h"

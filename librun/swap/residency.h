@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/units.h"
 #include "librun/options/run_options.h"
 #include "librun/transport/placement.h"

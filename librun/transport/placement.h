@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::run {
 

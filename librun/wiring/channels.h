@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/model/model_graph.h"
 #include "librun/transport/channel.h"
 #include "librun/wiring/wiring.h"

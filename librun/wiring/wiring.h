@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/segment.h"
 
@@ -53,7 +53,7 @@ std::vector<plan::Stream> forward_streams(const plan::Plan& plan);
 /// The same where weights are swapped: the forwards of a step, task by task.
 std::vector<plan::Stream> swapped_forward_streams(const plan::Plan& plan);
 
-/// The worker whose stream has the forward of a stage on a micro-batch (libplan/schedule/ownership.h), for as
+/// The worker whose stream has the forward of a stage on a micro-batch (libplan/schedule/placement.h), for as
 /// many micro-batches as there may be; or that which has the backward, where swapped weights let it be another.
 class Owners {
  public:

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/model/label_count.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/control/commands.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "libplan/cost/bucket_scan.h"
+#include "libplan/cost/stage_cost.h"
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "librun/worker/worker.h"

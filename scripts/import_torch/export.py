@@ -143,13 +143,15 @@ def last_states() -> Iterator[None]:
 
 def explain(error: Exception) -> str:
     text = str(error)
-    advice = "torch.export's own advice stands above"
-    if "batch" in text and ("Constraint" in type(error).__name__ or "specialized" in text
+    advice = ""
+    if isinstance(error, TypeError) and "argument" in text:
+        advice = "the examples become the arguments of forward in their order: give an --example for each of them"
+    elif "batch" in text and ("Constraint" in type(error).__name__ or "specialized" in text
                             or "not all values of" in text):
         advice = "some code fixes the number of samples: use x.shape[0] where it has a number, and no loop over samples"
     elif "data-dependent" in text or "Unbacked" in text or "GuardOnDataDependent" in type(error).__name__:
         advice = "some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"
-    return f"{described(error)}\n  {advice}"
+    return f"{described(error)}\n  {advice}".rstrip()
 
 
 def describe(program: Any, wrapper: Wrapper, examples: list[Example]) -> Exported:

@@ -38,8 +38,9 @@ def placed(module: torch.nn.Module) -> torch.nn.Module:
             if not buffer.is_meta:
                 continue
             if name in part._non_persistent_buffers_set:
-                raise Refused(f"the buffer {path}.{name} is made of random or empty tensors and stands in no weights file; "
-                              "register it with persistent=True")
+                raise Refused(f"the buffer {path}.{name} has no values here and stands in no weights file; make the module "
+                              'without torch.device("meta") and without random numbers in its buffers, or register it '
+                              "with persistent=True")
             setattr(part, name, torch.zeros((), dtype=buffer.dtype).expand(buffer.shape))
     return module
 

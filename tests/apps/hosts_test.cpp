@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "tests/apps/run_checked.h"

@@ -7,13 +7,12 @@
 #include <numeric>
 #include <set>
 
-#include "libplan/peers/balance.h"
-#include "libplan/peers/dapple_cost.h"
+#include "libplan/peers/dapple.h"
 #include "libplan/peers/input.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/report/pipeline_study.h"
 #include "libplan/schedule/closed_forms.h"
-#include "libplan/schedule/csv.h"
+#include "libplan/schedule/program_text.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/index.h"

@@ -1,7 +1,7 @@
 // What a valid plan promises of its weights.
 #pragma once
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::test {
 

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "librun/run.h"
 
 namespace pp::test {

@@ -239,7 +239,7 @@ class WithoutWeights(unittest.TestCase):
                 self.register_buffer("noise", torch.randn(70000), persistent=False)
         with placeholders.WithoutMemory(), self.assertRaises(Refused) as caught:
             placeholders.placed(Noise())
-        self.assertIn("register it with persistent=True", str(caught.exception))
+        self.assertIn("make the module without", str(caught.exception))
 
     def test_nothing_else_goes_with_it(self):
         done = subprocess.run([sys.executable, ROOT / "scripts" / "import-torch", "a:b", "--plan-only", "-o", "m.json",

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/price/tied_copies.h"
 
 struct PlanSpec {

@@ -12,7 +12,7 @@
 #include "apps/run/hosts.h"
 #include "apps/run/keep_going/child_process.h"
 #include "apps/run/launch_command.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 
 namespace pp::run_tool {
 

@@ -13,7 +13,7 @@
 
 #include "apps/run/keep_going/fleet.h"
 #include "apps/run/launch_command.h"
-#include "libplan/answer/plan_again.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/request/machine.h"
 #include "libprofile/core/counted.h"

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "apps/run/hosts.h"
-#include "libplan/infeasible.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libprofile/core/profile.h"
 #include "librun/report/report_parts_json.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "apps/cli/progress.h"
-#include "libplan/answer/plan_again.h"
+#include "libplan/answer/make_plan.h"
 #include "libplan/price/corrected.h"
 #include "libplan/price/predict.h"
 #include "libplan/report/calibration.h"

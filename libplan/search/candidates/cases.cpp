@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "libplan/cost/priced_model.h"
-#include "libplan/request/effort.h"
-#include "libplan/schedule/limits.h"
+#include "libplan/request/plan_request.h"
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/index.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "libplan/request/linear_order.h"
+#include "libplan/request/device_orders.h"
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
 #include "libplan/search/candidates/find_candidates.h"

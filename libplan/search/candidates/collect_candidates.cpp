@@ -7,7 +7,7 @@
 
 #include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
-#include "libplan/request/effort.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/ordered_candidates.h"
 #include "libplan/search/candidates/placed.h"
 #include "libprofile/core/index.h"

@@ -5,7 +5,7 @@
 
 #include "libplan/cost/constants.h"
 #include "libplan/cost/links.h"
-#include "libplan/request/effort.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/schedule/versions.h"
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/near_optima.h"

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "libplan/cost/constants.h"
-#include "libplan/request/effort.h"
-#include "libplan/schedule/size.h"
+#include "libplan/request/plan_request.h"
+#include "libplan/schedule/closed_forms.h"
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"

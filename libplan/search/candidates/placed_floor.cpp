@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "libplan/cost/stage_load.h"
-#include "libplan/plan_windows.h"
+#include "libplan/cost/stage_cost.h"
+#include "libplan/plan/programs.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -12,7 +12,7 @@
 namespace pp::plan {
 namespace {
 
-constexpr int kNone = -1;
+constexpr int kNoLabel = -1;
 
 /// A suffix of the layers, and what the stages in front of it need to know.
 struct Label {
@@ -22,8 +22,8 @@ struct Label {
   int stages = 0;
   int end = 0;  ///< of that stage, and its devices
   int replicas = 0;
-  int next = kNone;     ///< the label of `end`
-  int sibling = kNone;  ///< in the same front
+  int next = kNoLabel;     ///< the label of `end`
+  int sibling = kNoLabel;  ///< in the same front
 
   auto rank() const { return std::tie(sum, devices, stages, end, replicas, demand, next); }
   /// No partition in front is better off with `other`.
@@ -65,14 +65,14 @@ class Ends {
 
 /// What a boundary says to the stages on one span; asked once for every boundary.
 struct Side {
-  int boundary = kNone;
+  int boundary = kNoLabel;
   bool open = false;
   double sum = 0;
 };
 
 /// The furthest end of a stage on one span that is within the limits, for the last start that was asked.
 struct Reach {
-  int start = kNone;
+  int start = kNoLabel;
   int end = 0;
 };
 
@@ -98,12 +98,12 @@ class Probe {
       next_ = needs.refused;
     }
     const std::size_t spans = at(counts_.size()) * (uniform_ ? 1 : at(places_));
-    heads_.assign(at(levels_ + 1) * at(layers_ + 1) * rows(), kNone);
+    heads_.assign(at(levels_ + 1) * at(layers_ + 1) * rows(), kNoLabel);
     waiting_.resize(at(std::max(levels_, 1)) * at(counts_.size()));
-    queues_.assign(waiting_.size() * at(places_ + 1), kNone);
+    queues_.assign(waiting_.size() * at(places_ + 1), kNoLabel);
     in_.resize(spans);
     out_.resize(spans * out_row());
-    reach_.assign(spans, {kNone, layers_});
+    reach_.assign(spans, {kNoLabel, layers_});
     if (together()) fewest_.assign(heads_.size(), FrontNeeds::kNone);
     labels_.emplace_back();
     head(0, layers_, 0) = 0;
@@ -222,7 +222,7 @@ class Probe {
   }
   Ends& queue(int level, DeviceSpan span) {
     int& queue = queues_[row(level, span.count) * at(places_ + 1) + at(span.first / counts_.unit())];
-    if (queue == kNone) {
+    if (queue == kNoLabel) {
       queue = static_cast<int>(ends_.size());
       ends_.emplace_back();
     }
@@ -253,13 +253,13 @@ class Probe {
     const int last = furthest(start, span);
     for (int end = start + 1; end <= last; ++end) {
       const int tails = head(from(level), end, span.first);
-      if (tails == kNone || (together() && fewest_[index(from(level), end, 0)] > most)) continue;
+      if (tails == kNoLabel || (together() && fewest_[index(from(level), end, 0)] > most)) continue;
       if (falls_[at(span.count)] && !accept(cost_.stage(start, end, span))) continue;
       const Side behind = stops(end, span);
       if (!behind.open) continue;
       const Side front = begins(start, span);
       if (!front.open) return;
-      for (int tail = tails; tail != kNone; tail = label(tail).sibling) {
+      for (int tail = tails; tail != kNoLabel; tail = label(tail).sibling) {
         if (label(tail).devices <= most) extend(level, {start, end, span.count}, tail, behind.sum - front.sum);
       }
     }
@@ -278,7 +278,7 @@ class Probe {
   }
 
   bool is_dominated(int level, int start, const Label& made) {
-    for (int known = head(to(level), start, made.devices); known != kNone; known = label(known).sibling) {
+    for (int known = head(to(level), start, made.devices); known != kNoLabel; known = label(known).sibling) {
       if (label(known).dominates(made)) return true;
     }
     return false;
@@ -286,11 +286,11 @@ class Probe {
 
   void offer(int level, int start, const Label& made) {
     int* link = &head(to(level), start, made.devices);
-    for (int known = *link; known != kNone; known = label(known).sibling) {
+    for (int known = *link; known != kNoLabel; known = label(known).sibling) {
       if (label(known).dominates(made)) return;
     }
     int place = static_cast<int>(labels_.size());
-    while (*link != kNone) {
+    while (*link != kNoLabel) {
       Label& known = label(*link);
       if (made.dominates(known)) {
         place = *link;  // nobody stands in front of it yet
@@ -314,9 +314,9 @@ class Probe {
     double least = std::numeric_limits<double>::infinity();
     for (int used = counts_.unit(); used <= devices_; used += counts_.unit()) {
       int& front = head(level, start, used);
-      if (front == kNone) continue;
+      if (front == kNoLabel) continue;
       if (uniform_ && label(front).sum >= least) {
-        front = kNone;
+        front = kNoLabel;
       } else {
         least = label(front).sum;
         known(level, start).push_back(used);
@@ -325,17 +325,18 @@ class Probe {
   }
 
   PointTest walk() {
-    int best = kNone;
+    int best = kNoLabel;
     for (int level = space_.exact_stages; level <= levels_; ++level) {
       for (int row = 0; row < static_cast<int>(rows()); ++row) {
-        for (int other = head(level, 0, row * counts_.unit()); other != kNone; other = label(other).sibling) {
-          if (best == kNone || label(other).rank() < label(best).rank()) best = other;
+        for (int other = head(level, 0, row * counts_.unit()); other != kNoLabel;
+             other = label(other).sibling) {
+          if (best == kNoLabel || label(other).rank() < label(best).rank()) best = other;
         }
       }
     }
     PointTest test;
     test.next = next_;
-    if (best == kNone) return test;
+    if (best == kNoLabel) return test;
     Partition& partition = test.point.partition;
     for (int start = 0; start < layers_; best = label(best).next) {
       partition.push_back({start, label(best).end, label(best).replicas});
@@ -363,7 +364,7 @@ class Probe {
   std::vector<Label> labels_;
   std::vector<int> heads_;  ///< first labels of the fronts
   std::vector<std::vector<int>> known_;
-  std::vector<int> queues_;  ///< per level and span, of `ends_`; kNone: not used yet
+  std::vector<int> queues_;  ///< per level and span, of `ends_`; kNoLabel: not used yet
   std::vector<Ends> ends_;
   std::vector<std::vector<int>> waiting_;  ///< per level and replicas, where the spans begin
   std::vector<Side> in_, out_;             ///< per slot()

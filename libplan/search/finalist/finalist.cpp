@@ -7,10 +7,10 @@
 #include <map>
 #include <tuple>
 
-#include "libplan/cost/stage_bytes.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/price/tied_copies.h"
 #include "libplan/request/shapes.h"
-#include "libplan/schedule/stream_length.h"
+#include "libplan/schedule/queues.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -44,9 +44,8 @@ struct Finalist : Proposal {
   RecomputeChoice again{};  ///< what its stages run again
   Assignment assignment{};
   Prediction prediction{};
-  Bytes short_by{0};  ///< of the worst device, by the simulated peaks; 0: fits
-  bool endless =
-      false;  ///< its streams repeat too late for check_plan() (stream_length.h); it has no prediction
+  Bytes short_by{0};     ///< of the worst device, by the simulated peaks; 0: fits
+  bool endless = false;  ///< its streams repeat too late for check_plan() (queues.h); it has no prediction
 
   int workers() const {
     return placed ? static_cast<int>(placed->workers.size()) * pipelines : device_count(partition);
@@ -72,7 +71,7 @@ bool has_free_windows(const Finalist& finalist, const PlanRequest& request);
 
 /// Stages, workers and programs of a finalist whose schedule does not place its stages.
 Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
-/// Whether streams repeat too late for check_plan(), by the function that it asks (schedule/stream_length.h).
+/// Whether streams repeat too late for check_plan(), by the function that it asks (schedule/queues.h).
 bool is_endless(const Assignment& assignment);
 /// Bytes that each worker of a finalist may use; of hardware that several share, its part.
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);

@@ -1,7 +1,8 @@
-// List scheduling for zero-bubble orders: plays one step in time and decides at each worker what to run next,
-// knowing what is on its way.
+// Where the zero-bubble search starts: orders by rule, and by list scheduling over a small grid of parameters,
+// which plays one step in time and decides at each worker what to run next, knowing what is on its way.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "libplan/search/zero_bubble/pipeline.h"
@@ -23,5 +24,17 @@ struct GreedyRule {
 
 /// Valid for `rooms`, and never deadlocks: it is the record of a run. O(operations * workers).
 Order schedule_greedily(const Pipeline& pipeline, const std::vector<Room>& rooms, const GreedyRule& rule);
+
+struct NamedOrder {
+  std::string name;  ///< for people
+  Order order;
+};
+
+/// ZB-H1, ZB-H2 and 1F1B with split backwards, those that respect the rooms.
+std::vector<NamedOrder> hand_written_orders(const std::vector<Room>& rooms);
+
+/// The rule of the hand-written orders over a grid of windows and delays, and the list scheduler over its own.
+/// All valid for the rooms; some may deadlock where the rooms of neighbours differ.
+std::vector<NamedOrder> starting_orders(const Pipeline& pipeline, const std::vector<Room>& rooms);
 
 }  // namespace pp::plan

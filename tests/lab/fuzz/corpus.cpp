@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libplan/schedule/csv.h"
+#include "libplan/schedule/program_text.h"
 #include "libplan/search/planner.h"
 #include "libprofile/model/families/families.h"
 #include "tests/librun/models.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/report/pipeline_study.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"

@@ -2,10 +2,10 @@
 // reader and writer, and pp-plan's commands. It is accepted or refused with a message; never more than that.
 #include <nlohmann/json.hpp>
 
-#include "libplan/peers/dnn_partitioning_json.h"
+#include "libplan/peers/dnn_partitioning.h"
 #include "libplan/peers/pipedream_text.h"
 #include "libplan/peers/piper_json.h"
-#include "libplan/schedule/csv.h"
+#include "libplan/schedule/program_text.h"
 #include "libprofile/core/file.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "libprofile/report/diff.h"

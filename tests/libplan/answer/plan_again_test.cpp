@@ -1,11 +1,10 @@
-#include "libplan/answer/plan_again.h"
+#include "libplan/answer/make_plan.h"
 
 #include <vector>
 
-#include "libplan/answer/make_plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/request/machine.h"
-#include "libplan/request/request_context.h"
+#include "libplan/request/request.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

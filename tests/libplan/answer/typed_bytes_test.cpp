@@ -1,4 +1,4 @@
-#include "libplan/answer/typed_bytes.h"
+#include "libplan/answer/remedies.h"
 
 #include <random>
 

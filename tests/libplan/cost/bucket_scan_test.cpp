@@ -1,4 +1,4 @@
-#include "libplan/cost/bucket_scan.h"
+#include "libplan/cost/stage_cost.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "libplan/cost/covering_knapsack.h"
+#include "libplan/cost/recompute.h"
 
 #include <limits>
 

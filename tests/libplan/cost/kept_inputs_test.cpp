@@ -1,4 +1,4 @@
-#include "libplan/cost/kept_inputs.h"
+#include "libplan/cost/graph.h"
 
 #include <numeric>
 

@@ -1,7 +1,7 @@
 // Fixed costs of operations and updates from the profile to the price of a plan.
 #include "libplan/answer/make_plan.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"

@@ -3,7 +3,6 @@
 #include <limits>
 #include <numeric>
 
-#include "libplan/cost/recompute_time.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

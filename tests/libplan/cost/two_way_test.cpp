@@ -1,4 +1,4 @@
-#include "libplan/cost/two_way.h"
+#include "libplan/cost/links.h"
 
 #include <algorithm>
 #include <cmath>

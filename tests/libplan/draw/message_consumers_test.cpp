@@ -1,4 +1,4 @@
-#include "libplan/draw/message_consumers.h"
+#include "libplan/draw/chrome_trace.h"
 
 #include <sstream>
 

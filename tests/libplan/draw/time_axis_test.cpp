@@ -1,4 +1,4 @@
-#include "libplan/draw/time_axis.h"
+#include "libplan/draw/timeline_rows.h"
 
 #include "tests/support/doctest.h"
 

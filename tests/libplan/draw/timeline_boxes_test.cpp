@@ -1,4 +1,4 @@
-#include "libplan/draw/timeline_boxes.h"
+#include "libplan/draw/timeline_rows.h"
 
 #include <sstream>
 

@@ -6,7 +6,6 @@
 
 #include "libplan/interop/block_row.h"
 #include "libplan/interop/trainer_export.h"
-#include "libplan/interop/trainer_readme.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/interop/exports.h"
 #include "tests/support/doctest.h"

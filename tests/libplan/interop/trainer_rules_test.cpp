@@ -379,7 +379,7 @@ TEST_CASE("a model or a profile that no plan for the trainer could be made of is
     profile.model.layers[i].inputs = {profile.model.layers[i - 1].name};
   CHECK(test::refusal([&] {
           check_model(Trainer::torchtitan, profile);
-        }).starts_with("--for torchtitan cannot run this plan: it takes rows of equal blocks"));
+        }).starts_with("--for torchtitan cannot run this plan: it takes a row of two or more equal blocks"));
   CHECK_NOTHROW(check_model(Trainer::megatron, language()));
   Profile cast = language();
   cast.autocast = Autocast::bfloat16;

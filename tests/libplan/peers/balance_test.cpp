@@ -1,4 +1,4 @@
-#include "libplan/peers/balance.h"
+#include "libplan/peers/strategy.h"
 
 #include <algorithm>
 #include <functional>

@@ -2,8 +2,6 @@
 
 #include <numeric>
 
-#include "libplan/peers/dapple_cost.h"
-#include "libplan/peers/placement.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "libplan/peers/dnn_partitioning_json.h"
+#include "libplan/peers/dnn_partitioning.h"
 
 #include <nlohmann/json.hpp>
 

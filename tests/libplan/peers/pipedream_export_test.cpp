@@ -1,7 +1,6 @@
-#include "libplan/peers/pipedream_export.h"
+#include "libplan/peers/pipedream_text.h"
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/peers/pipedream_text.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <numeric>
 
-#include "libplan/cost/down_sets.h"
+#include "libplan/peers/set_search.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/peers/support.h"
 #include "tests/support/doctest.h"

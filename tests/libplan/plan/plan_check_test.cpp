@@ -1,5 +1,5 @@
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/libplan/search/turns.h"
 #include "tests/support/doctest.h"

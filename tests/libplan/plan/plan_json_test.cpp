@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan.h"
+#include "libplan/plan/plan.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/file.h"
 #include "tests/libplan/search/profiles.h"

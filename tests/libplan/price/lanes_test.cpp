@@ -1,5 +1,5 @@
 // What a few replicas say of all, against the simulation of every one.
-#include "libplan/price/lanes.h"
+#include "libplan/price/simulated.h"
 
 #include <variant>
 

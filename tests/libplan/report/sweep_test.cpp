@@ -35,7 +35,7 @@ SweepSpec spec_of(std::vector<int> devices, std::vector<std::string> schedules,
   for (const int count : devices) spec.clusters.push_back(make_cluster(count));
   spec.schedules = std::move(schedules);
   spec.micro_batches = std::move(micro_batches);
-  spec.request.mini_batch = 8;
+  spec.mini_batches = {8};
   return spec;
 }
 
@@ -101,10 +101,26 @@ TEST_SUITE("libplan/report/sweep") {
     }
   }
 
+  // Twelve milliseconds a sample on one device, half of it on each of two.
+  TEST_CASE("each mini-batch has rows of its own, behind those of the machine") {
+    SweepSpec spec = spec_of({1, 2}, {"1f1b"}, {4});
+    spec.mini_batches = {8, 16};
+    const std::vector<SweepRow> rows = sweep(even_chain(), spec);
+    REQUIRE(rows.size() == 4);
+    const double expected_ms[] = {96, 192, 48, 96};
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CAPTURE(i);
+      CHECK(rows[i].mini_batch == (i % 2 == 0 ? 8 : 16));
+      REQUIRE(rows[i].figures() != nullptr);
+      CHECK(rows[i].figures()->step.count() == doctest::Approx(expected_ms[i] / 1e3));
+    }
+  }
+
   TEST_CASE("a row is what the planner answers alone") {
     const SweepSpec spec = spec_of({4}, {"zb-h1"}, {4});
     const std::vector<SweepRow> rows = sweep(uneven_chain(), spec);
     PlanRequest request = spec.request;
+    request.mini_batch = 8;
     request.schedule = "zb-h1";
     request.micro_batches = 4;
     const auto alone = make_plan(uneven_chain(), spec.clusters.front(), request);
@@ -163,7 +179,7 @@ TEST_SUITE("libplan/report/sweep") {
     CHECK_THROWS_WITH_AS(sweep(even_chain(), spec_of({2}, {"gpipe", "2f2b"}, {2})),
                          doctest::Contains("schedule: unknown name \"2f2b\"; use one of"), Error);
     SweepSpec spec = spec_of({2}, {"gpipe"}, {2});
-    spec.request.mini_batch = 0;
+    spec.mini_batches.clear();
     CHECK_THROWS_WITH_AS(sweep(even_chain(), spec),
                          "mini_batch = 0: the samples per optimizer update are not given; add --mini-batch N",
                          Error);
@@ -211,10 +227,10 @@ TEST_SUITE("libplan/report/sweep") {
         sweep_csv(rows) ==
         "devices,schedule,micro_batches,status,stages,replicas,step_s,samples_per_s,bubble_fraction,peak_bytes,"
         "gap,reason,tokens_per_s,model_flops_per_s_per_device,mfu,hfu,cost_per_million,duration_s,cost,front,"
-        "tensor_degree,cores_per_device,estimated\n"
-        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,,256.0,150.0,0.25,,15.625,,,true,1,,false\n"
-        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\",,,,,,,,false,1,,false\n"
-        "4,gpipe,1,infeasible,,,,,,,,no room,,,,,,,,false,1,,false\n");
+        "tensor_degree,cores_per_device,estimated,mini_batch\n"
+        "2,1f1b,4,planned,7|5,1-1,0.25,32.0,0.125,4096,0.5,,256.0,150.0,0.25,,15.625,,,true,1,,false,0\n"
+        "2,zb-h1,8,refused,,,,,,,,\"\"\"x\"\" is 1, not 2\",,,,,,,,false,1,,false,0\n"
+        "4,gpipe,1,infeasible,,,,,,,,no room,,,,,,,,false,1,,false,0\n");
     CHECK(to_json(rows)[2] == Json{{"devices", 4},
                                    {"schedule", "gpipe"},
                                    {"micro_batches", 1},
@@ -222,7 +238,8 @@ TEST_SUITE("libplan/report/sweep") {
                                    {"reason", "no room"},
                                    {"front", false},
                                    {"tensor_degree", 1},
-                                   {"estimated", false}});
+                                   {"estimated", false},
+                                   {"mini_batch", 0}});
     CHECK(to_json(rows)[0].at("step_s") == 0.25);
   }
 }

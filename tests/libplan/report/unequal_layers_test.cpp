@@ -1,4 +1,4 @@
-#include "libplan/report/unequal_layers.h"
+#include "libplan/report/machines.h"
 
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"

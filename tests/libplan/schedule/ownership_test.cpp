@@ -1,4 +1,4 @@
-#include "libplan/schedule/ownership.h"
+#include "libplan/schedule/placement.h"
 
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"

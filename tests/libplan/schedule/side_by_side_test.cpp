@@ -3,7 +3,7 @@
 #include <map>
 
 #include "libplan/schedule/generators.h"
-#include "libplan/schedule/ownership.h"
+#include "libplan/schedule/placement.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/schedule/csv.h"
+#include "libplan/schedule/program_text.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
 #include "tests/support/doctest.h"

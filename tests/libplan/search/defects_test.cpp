@@ -8,7 +8,7 @@
 
 #include "libplan/answer/make_plan.h"
 #include "libplan/peers/pipedream_text.h"
-#include "libplan/request/linear_order.h"
+#include "libplan/request/device_orders.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/graphs.h"

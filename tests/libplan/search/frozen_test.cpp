@@ -1,6 +1,6 @@
 // Frozen parameters in plans: no backward in front of what is trained, and gradients, state, versions and
 // all-reduces of the trained bytes alone.
-#include "libplan/cost/stage_bytes.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/profiles.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libplan/cost/chain.h"
-#include "libplan/cost/down_sets.h"
+#include "libplan/peers/set_search.h"
 
 namespace pp::plan {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan_windows.h"
+#include "libplan/plan/programs.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/certificate.h"
 #include "tests/libplan/search/profiles.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "libplan/plan.h"
-#include "libplan/report/step_parts.h"
+#include "libplan/plan/plan.h"
+#include "libplan/report/throughput.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

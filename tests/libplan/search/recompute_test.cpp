@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "libplan/plan_recompute.h"
+#include "libplan/plan/programs.h"
 #include "libplan/price/recompute_choice.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"

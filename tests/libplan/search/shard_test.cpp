@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/cost/stage_bytes.h"
+#include "libplan/cost/stage_memory.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/enumerated.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan_windows.h"
+#include "libplan/plan/programs.h"
 #include "libplan/search/improve/covering_windows.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"

@@ -1,6 +1,6 @@
 // Chained steps in one run against as many runs of their own.
 #include "libplan/simulate/event_loop.h"
-#include "libplan/simulate/index_simulation.h"
+#include "libplan/simulate/simulate.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/search/instances.h"

@@ -1,4 +1,4 @@
-#include "libplan/simulate/memory_curve.h"
+#include "libplan/simulate/memory_walk.h"
 
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"

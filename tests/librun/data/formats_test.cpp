@@ -58,14 +58,15 @@ TEST_SUITE("librun/data/formats") {
     Case c(classifier({2}));
     c.folder.write("train-images.idx", idx_bytes(ElementType::uint8, {2, 2}, "abcd"));
     // Elements begin at byte 4 + 4.
-    CHECK(c.refusal_of("train-labels.idx", idx_bytes(ElementType::uint8, {2}, std::string("\0\3", 2))) ==
-          "DIR/train-labels.idx: byte 9: 3 in sample 1, the model's target \"y\" takes 0 to 2; mend the data "
-          "or plan "
-          "a model with more");
+    CHECK(
+        c.refusal_of("train-labels.idx", idx_bytes(ElementType::uint8, {2}, std::string("\0\3", 2))) ==
+        "DIR/train-labels.idx: byte 9: 3 in sample 1, the model's target \"y\" takes 0 to 2; correct the data "
+        "or plan "
+        "a model with more");
     CHECK(
         c.refusal_of("train-labels.idx", idx_bytes(ElementType::int8, {2}, std::string("\xff\0", 2))) ==
         "DIR/train-labels.idx: byte 8: -1 in sample 0, the model's target \"y\" takes 0 to 2, and -100 for no "
-        "label; mend the data or plan a model with more");
+        "label; correct the data or plan a model with more");
   }
 
   TEST_CASE("tokens: windows of the model's length, targets moved on by one") {
@@ -109,7 +110,8 @@ TEST_SUITE("librun/data/formats") {
     CHECK(c.refusal() == "accepted");
     c.folder.write("text", "AAAAd");
     CHECK(c.refusal() ==
-          "DIR/text: byte 4: 100 in sample 0, the model's target \"next\" takes 0 to 99; mend the data or plan "
+          "DIR/text: byte 4: 100 in sample 0, the model's target \"next\" takes 0 to 99; correct the data or "
+          "plan "
           "a model "
           "with more");
     c.folder.write("text", "AAAA");
@@ -280,14 +282,15 @@ TEST_SUITE("librun/data/formats") {
       const std::string message = c.refusal_of("t.csv", text);
       return message.starts_with("DIR/t.csv: ") ? message.substr(11) : message;
     };
-    CHECK(refusal("a,b,y\n1,2,1\n3,nan,1\n") == "line 3, column \"b\": \"nan\" is no finite number");
-    CHECK(refusal("a,b,y\n1,inf,1\n") == "line 2, column \"b\": \"inf\" is no finite number");
-    CHECK(refusal("a,b,y\n1,,1\n") == "line 2, column \"b\": \"\" is no finite number");
-    CHECK(refusal("a,b,y\n1,2x,1\n") == "line 2, column \"b\": \"2x\" is no finite number");
+    CHECK(refusal("a,b,y\n1,2,1\n3,nan,1\n") == "line 3, column \"b\": \"nan\" is not a finite number");
+    CHECK(refusal("a,b,y\n1,inf,1\n") == "line 2, column \"b\": \"inf\" is not a finite number");
+    CHECK(refusal("a,b,y\n1,,1\n") == "line 2, column \"b\": \"\" is not a finite number");
+    CHECK(refusal("a,b,y\n1,2x,1\n") == "line 2, column \"b\": \"2x\" is not a finite number");
     CHECK(refusal("a,b,y\n1,2,1.5\n") ==
-          "line 2, column \"y\": \"1.5\" is no integer, which the model takes here");
+          "line 2, column \"y\": \"1.5\" is not an integer, as the model needs here");
     CHECK(refusal("a,b,y\n1,2,1\n1,2,3\n") ==
-          "line 3, column \"y\": 3 in sample 1, the model's target \"y\" takes 0 to 2; mend the data or plan a "
+          "line 3, column \"y\": 3 in sample 1, the model's target \"y\" takes 0 to 2; correct the data or "
+          "plan a "
           "model "
           "with more");
     CHECK(refusal("a,b,y\n1,2\n") == "line 2 has 2 columns, the header 3");

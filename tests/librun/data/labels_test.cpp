@@ -35,7 +35,7 @@ TEST_SUITE("librun/data/labels") {
     CHECK(
         plain.refusal_of("train-labels.idx", labels({0, -100, -1})) ==
         "DIR/train-labels.idx: byte 10: -1 in sample 2, the model's target \"y\" takes 0 to 2, and -100 for no "
-        "label; mend the data or plan a model with more");
+        "label; correct the data or plan a model with more");
     ModelGraph graph = pp::test::classifier({2});
     graph.loss->attributes["ignore_index"] = std::int64_t{-1};
     const Labelled other(graph);

@@ -106,7 +106,7 @@ TEST_SUITE("librun/report/deviation") {
     report.deviation = deviation_of(report, {}, std::vector<const WorkerRecord*>{&first, &second});
     CHECK(report.deviation->above_medians.count() == doctest::Approx(3));
     CHECK(deviation_lines(report).at(0) ==
-          "the step takes 3 s longer than predicted: operations +0 s, what takes longer than its median +3 s, "
+          "the step takes 3 s longer than predicted: operations +0 s, time beyond the medians +3 s, "
           "messages and waiting +0 s");
   }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "libplan/request/effort.h"
+#include "libplan/request/plan_request.h"
 #include "libplan/request/request.h"
 #include "libplan/search/candidates/cases.h"
 #include "libprofile/core/index.h"

@@ -1,4 +1,4 @@
-#include "libplan/request/linear_order.h"
+#include "libplan/request/device_orders.h"
 
 #include <algorithm>
 #include <set>

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan_windows.h"
+#include "libplan/plan/programs.h"
 #include "libplan/price/predict.h"
 #include "libplan/report/sweep.h"
 #include "libprofile/core/index.h"
@@ -426,7 +426,7 @@ TEST_CASE("a sweep has a row for every planned schedule") {
     if (row.no_plan.empty() && row.chunks == Chunks::one && row.generate != nullptr)
       spec.schedules.emplace_back(row.name);
   spec.micro_batches = {1, 4};
-  spec.request.mini_batch = 4;
+  spec.mini_batches = {4};
   std::map<std::pair<std::string, int>, double> steps;
   for (const SweepRow& row : sweep(even_chain(4), spec)) {
     const auto* figures = std::get_if<SweepFigures>(&row.result);

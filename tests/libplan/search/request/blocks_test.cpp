@@ -1,4 +1,4 @@
-#include "libplan/request/blocks.h"
+#include "libplan/request/shapes.h"
 
 #include "libplan/answer/make_plan.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,6 +1,6 @@
-#include "libplan/search/zero_bubble/order.h"
+#include "libplan/search/zero_bubble/pipeline.h"
 
-#include "libplan/search/zero_bubble/starts.h"
+#include "libplan/search/zero_bubble/greedy.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/zero_bubble/support.h"
 #include "tests/support/doctest.h"

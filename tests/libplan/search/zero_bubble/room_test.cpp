@@ -1,4 +1,4 @@
-#include "libplan/search/zero_bubble/room.h"
+#include "libplan/search/zero_bubble/clock.h"
 
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/search/zero_bubble/support.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libplan/search/zero_bubble/room.h"
+#include "libplan/search/zero_bubble/clock.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
