@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/units.h"
 
 namespace pp::plan {

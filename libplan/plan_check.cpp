@@ -9,7 +9,7 @@
 #include "libplan/plan_recompute.h"
 #include "libplan/schedule/ownership.h"
 #include "libplan/schedule/versions.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -5,7 +5,7 @@
 #include "libplan/json_values.h"
 #include "libplan/plan.h"
 #include "libplan/prediction_json.h"
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 
 namespace pp::plan {
 namespace {

@@ -8,7 +8,7 @@
 #include "apps/cli/table.h"
 #include "libplan/plan_picture.h"
 #include "libplan/plan_windows.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan_tool {

@@ -8,7 +8,7 @@
 #include "libplan/cost/stage_bytes.h"
 #include "libplan/request/effort.h"
 #include "libplan/search/candidates/placed.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -10,7 +10,7 @@
 
 #include "libplan/interop/torch_launcher.h"
 #include "libplan/interop/trainer_export.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 

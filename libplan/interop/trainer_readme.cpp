@@ -6,9 +6,9 @@
 #include <map>
 
 #include "libplan/request/request_context.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include "libplan/peers/dapple_search.h"
 #include "libplan/peers/placement.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "libplan/cost/constants.h"
 #include "libplan/report/explain.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

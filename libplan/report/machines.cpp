@@ -6,7 +6,7 @@
 
 #include "libplan/plan_recompute.h"
 #include "libplan/report/what_if.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -10,7 +10,7 @@
 #include "libplan/draw/svg_layout.h"
 #include "libplan/draw/svg_legend.h"
 #include "libplan/report/sweep_lines.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

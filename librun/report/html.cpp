@@ -12,8 +12,8 @@
 #include "libplan/draw/op_style.h"
 #include "libplan/explorer/explorer.h"
 #include "libplan/plan_picture.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/text.h"
 #include "librun/report/html_curves.h"
 
 namespace pp::run {
