@@ -5,7 +5,7 @@
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
 #include "libprofile/core/error.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/measure/profiler.h"
 #include "libprofile/measure/statistics.h"
 #include "libprofile/model/families/families.h"

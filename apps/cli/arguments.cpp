@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/nearest_name.h"
+#include "libprofile/core/text.h"
 
 namespace pp::cli {
 

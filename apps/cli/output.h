@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "libprofile/core/byte_order_mark.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
+#include "libprofile/core/text.h"
 
 namespace pp::cli {
 

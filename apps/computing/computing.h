@@ -5,8 +5,8 @@
 
 #include "libprofile/device/process.h"
 #include "libprofile/measure/profiler.h"
-#include "libprofile/model/bindable.h"
 #include "libprofile/model/errors.h"
+#include "libprofile/model/segment_plan.h"
 #include "librun/infer.h"
 #include "librun/links/link_meter.h"
 #include "librun/links/local_links.h"

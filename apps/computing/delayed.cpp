@@ -6,7 +6,7 @@
 #include "apps/computing/libtorch_place.h"
 #include "libprofile/core/error.h"
 #include "libprofile/device/build.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/device/module.h"
 #include "librun/setup/check_setup.h"
 #include "librun/setup/checks.h"

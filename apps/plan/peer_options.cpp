@@ -3,7 +3,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/table.h"
 #include "apps/plan/tables.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 

@@ -7,8 +7,8 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "libplan/price/corrected.h"
-#include "libprofile/core/cluster_scale.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/cluster.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 

@@ -10,9 +10,9 @@
 #include "apps/cli/progress.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
-#include "libprofile/core/cluster_scale.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 

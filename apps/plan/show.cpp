@@ -16,7 +16,7 @@
 #include "libplan/plan/plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 

@@ -17,7 +17,7 @@
 #include "libplan/schedule/program_text.h"
 #include "libplan/schedule/queues.h"
 #include "libplan/search/planner.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "apps/cli/table.h"
 #include "libplan/plan/programs.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan_tool {

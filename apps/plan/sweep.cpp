@@ -16,7 +16,7 @@
 #include "apps/plan/warnings.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 namespace {

@@ -9,7 +9,7 @@
 #include "apps/plan/stage_table.h"
 #include "libplan/plan/programs.h"
 #include "libplan/schedule/closed_forms.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 namespace {

@@ -11,9 +11,9 @@
 #include "apps/cli/terminal_text.h"
 #include "libplan/report/machines.h"
 #include "libplan/report/throughput.h"
-#include "libprofile/core/counted.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
 namespace {

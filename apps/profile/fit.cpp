@@ -17,7 +17,7 @@
 #include "apps/profile/model_argument.h"
 #include "apps/profile/run_ranks.h"
 #include "libplan/report/calibration.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 #include "libprofile/estimate/fit_device.h"
 
 namespace pp::profile_tool {

@@ -17,7 +17,7 @@
 #include "apps/profile/commands.h"
 #include "apps/profile/run_ranks.h"
 #include "libplan/cost/links.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 #include "libprofile/device/process.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/link_meter.h"

@@ -8,9 +8,9 @@
 #include "apps/cli/arguments.h"
 #include "apps/cli/output.h"
 #include "libprofile/core/error.h"
-#include "libprofile/model/bindable.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
+#include "libprofile/model/segment_plan.h"
 
 namespace pp::profile_tool {
 namespace {

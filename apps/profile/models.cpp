@@ -11,8 +11,6 @@
 #include "apps/cli/terminal_text.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
-#include "libprofile/core/ops/op_json.h"
-#include "libprofile/core/ops/op_markdown.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/model/families/families.h"

@@ -9,9 +9,9 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
-#include "libprofile/core/counted.h"
-#include "libprofile/core/model/draws.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/model/product_flops.h"
+#include "libprofile/core/text.h"
 
 namespace pp::profile_tool {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/run/commands.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/text.h"
 #include "libprofile/device/process.h"
 
 namespace pp::run_tool {

@@ -19,7 +19,7 @@
 #include "apps/run/commands.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 #include "libprofile/model/errors.h"
 #include "librun/infer.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/text.h"
 #include "librun/transport/placement.h"
 
 namespace pp::run_tool {

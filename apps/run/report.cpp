@@ -12,7 +12,7 @@
 #include "apps/run/commands.h"
 #include "apps/run/run_options.h"
 #include "apps/run/summary.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 #include "librun/report/html.h"
 
 namespace pp::run_tool {

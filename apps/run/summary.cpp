@@ -7,7 +7,7 @@
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
 #include "libplan/draw/svg_labels.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run_tool {
 namespace {

@@ -8,7 +8,7 @@
 #include "libplan/cost/stage_memory.h"
 #include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/placed.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -7,7 +7,7 @@
 
 #include "libplan/request/machine.h"
 #include "libplan/search/candidates/placed.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

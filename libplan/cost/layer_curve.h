@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "libprofile/core/profile.h"
-#include "libprofile/core/spread.h"
+#include "libprofile/core/units.h"
 
 namespace pp::plan {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libprofile/core/update_line.h"
+#include "libprofile/core/profile.h"
 
 namespace pp::plan {
 namespace {

@@ -50,7 +50,7 @@ double state_ratio_of(OptimizerName optimizer);
 const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer);
 
 /// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the
-/// line (update_line.h) of profiled_optimizer(), without one it costs nothing; `beside` and `new_version` are
+/// line (core/profile.h) of profiled_optimizer(), without one it costs nothing; `beside` and `new_version` are
 /// what its `update` and `new_version` take over the line at their parameters.
 /// With `mixed`, of a half type: gradients of 4 bytes a parameter, state of 4 for the master and as much for
 /// each value that the optimizer keeps, and an update that is as many times as long as it reads and writes

@@ -5,7 +5,7 @@
 
 #include "libprofile/core/index.h"
 #include "libprofile/core/svg_writer.h"
-#include "libprofile/core/utf8.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "libplan/plan/programs.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan::detail {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "libplan/interop/block_row.h"
-#include "libprofile/core/ops/choices.h"
+#include "libprofile/core/ops/attributes.h"
 
 namespace pp::plan::detail {
 

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "libplan/interop/trainer_export.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 

@@ -8,9 +8,9 @@
 
 #include "libplan/request/request.h"
 #include "libplan/schedule/program_text.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan::detail {
 

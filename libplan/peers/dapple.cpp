@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "libplan/search/exact/bottleneck.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

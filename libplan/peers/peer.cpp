@@ -9,7 +9,7 @@
 #include "libplan/peers/pipedream.h"
 #include "libplan/peers/piper.h"
 #include "libprofile/core/cluster.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

@@ -13,7 +13,7 @@
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/context.h"
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/profile.h"

@@ -8,7 +8,7 @@
 #include "libplan/plan/programs.h"
 #include "libplan/schedule/placement.h"
 #include "libplan/schedule/versions.h"
-#include "libprofile/core/device_name.h"
+#include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -3,7 +3,7 @@
 
 #include "libplan/plan/plan.h"
 #include "libplan/plan/prediction_json.h"
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 
 namespace pp::plan {
 

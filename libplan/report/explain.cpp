@@ -9,8 +9,8 @@
 #include "libplan/cost/constants.h"
 #include "libplan/cost/links.h"
 #include "libplan/plan/programs.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

@@ -10,8 +10,8 @@
 
 #include "libplan/plan/programs.h"
 #include "libplan/report/what_if.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 

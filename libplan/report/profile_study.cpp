@@ -7,8 +7,8 @@
 #include "libplan/peers/strategy.h"
 #include "libplan/price/pricing.h"
 #include "libplan/request/request.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "libplan/draw/svg_labels.h"
 #include "libplan/report/sweep.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -12,8 +12,8 @@
 #include "libplan/request/machine.h"
 #include "libplan/request/request.h"
 #include "libplan/search/candidates/collect_candidates.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/enum_names.h"
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan {
 

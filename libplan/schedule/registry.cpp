@@ -6,7 +6,7 @@
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/generators.h"
 #include "libprofile/core/error.h"
-#include "libprofile/core/nearest_name.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {

@@ -12,7 +12,6 @@
 #include "libplan/schedule/validate.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/link.h"
-#include "libprofile/core/spread.h"
 #include "libprofile/core/units.h"
 
 namespace pp::plan {

@@ -1,5 +1,6 @@
-// The machine as a value (document pp.cluster): devices, and the links between them as levels from the
-// innermost group outwards.
+// The machine as a value (document pp.cluster): devices by the names that people know them by, and the links
+// between them as levels from the innermost group outwards; the same machine with more nodes, or with
+// neighbours joined into tensor groups.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/context.h"
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/link.h"
 #include "libprofile/core/profile.h"
@@ -131,5 +132,32 @@ Cluster cluster_from_json(const Json& json);
 Json to_json(const Cluster& cluster);
 Cluster parse_cluster(std::string_view text);
 std::string cluster_hash(const Cluster& cluster);
+
+/// Copies of the first node: the group of the innermost of two levels. The outer level, which in a
+/// document of one node says how nodes would be joined, joins all of them; of one node it goes away. What was
+/// measured of the sums of another number of nodes goes with it. Throws pp::Error (usage): not two levels,
+/// nodes that differ, more than kDeviceLimit devices.
+Cluster with_nodes(const Cluster& cluster, int nodes);
+
+/// The same cluster without levels that join a single group of the level inside them.
+Cluster without_single_groups(Cluster cluster);
+
+/// Gradients are summed in buckets, where sums are not measured.
+Cluster with_buckets(Cluster cluster, Bytes bucket);
+
+/// Each device of the result is `degree` neighbours of one group of the innermost level, or as many
+/// groups as make `degree` devices, which compute every layer together. Memory is that of one member, the
+/// slowest speed counts. What a group sends to another, or adds up with it, goes from member to member side by
+/// side, each part over the links of its own member; where several members sit behind one network card they
+/// share its bandwidth. Measured all-reduces are left out: they are of another number of devices. Throws
+/// pp::Error (usage) where the innermost groups neither divide into such neighbours nor make them up.
+Cluster with_tensor_groups(const Cluster& cluster, int degree);
+
+/// `cuda:0`, or `a/cuda:0` where the devices stand on several nodes.
+std::string device_name(std::span<const Device> devices, const Device& device);
+
+/// Whether all words of `model` are words of a profiled device's name, in capital letters or not: `H100` is one
+/// of `NVIDIA H100 80GB HBM3`, not of `NVIDIA GH200`. So is no word at all.
+bool names_model(std::string_view profiled, std::string_view model);
 
 }  // namespace pp

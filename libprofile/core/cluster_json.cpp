@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "libprofile/core/cluster.h"
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 
 namespace pp {
 namespace {

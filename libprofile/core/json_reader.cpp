@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "libprofile/core/utf8.h"
+#include "libprofile/core/text.h"
 
 namespace pp {
 namespace {

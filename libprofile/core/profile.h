@@ -1,5 +1,5 @@
-// The profile as a value (document pp.profile): per layer and micro-batch size times and bytes, the whole model
-// as a cross-check, optimizer costs. Times are of one micro-batch.
+// The profile as a value (document pp.profile): per layer and micro-batch size times and bytes, the whole
+// model as a cross-check, optimizer costs and the line through them. Times are of one micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -221,5 +221,16 @@ Profile profile_from_json(const Json& json);
 Json to_json(const Profile& profile);
 Profile parse_profile(std::string_view text);
 std::string profile_hash(const Profile& profile);
+
+struct UpdateLine {
+  Seconds fixed{};
+  double seconds_per_byte = 0;  ///< of parameters
+  bool operator==(const UpdateLine&) const = default;
+};
+
+/// Theil-Sen over `parts`: the median of the slopes of all pairs of different bytes, then the median of what
+/// the points leave above it; neither is negative. Points of one size, or no parts, give a line through the
+/// origin: the median of seconds per byte, or the whole model's. Zero without parameters.
+UpdateLine update_line(const OptimizerProfile& optimizer);
 
 }  // namespace pp

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 #include "libprofile/core/profile.h"
 
 namespace pp {

@@ -12,6 +12,7 @@
 #include "libprofile/core/error.h"
 
 namespace pp {
+
 namespace {
 
 using namespace std::string_view_literals;
@@ -113,6 +114,14 @@ std::string to_text(BytesPerSecond rate) {
   static constexpr std::array kUnits{Unit{"B/s"sv, 1}, Unit{"kB/s"sv, 1e3}, Unit{"MB/s"sv, 1e6},
                                      Unit{"GB/s"sv, 1e9}, Unit{"TB/s"sv, 1e12}};
   return scaled_text(rate.value, kUnits);
+}
+
+Spread operator+(const Spread& a, const Spread& b) {
+  Spread sum{Seconds(std::hypot(a.below.count(), b.below.count())),
+             Seconds(std::hypot(a.above.count(), b.above.count())),
+             {}};
+  sum.shift = a.mean() + b.mean() - sum.skew();
+  return sum;
 }
 
 }  // namespace pp

@@ -1,5 +1,6 @@
-// Physical quantities of the documents and the cost model. Seconds are std::chrono durations of double; bytes
-// and rates are Quantity<Tag, Rep>, so that only meaningful mixes compile (Bytes / BytesPerSecond is Seconds).
+// Physical quantities of the documents and the cost model, and how a time varies. Seconds are std::chrono
+// durations of double; bytes and rates are Quantity<Tag, Rep>, so that only meaningful mixes compile (Bytes
+// / BytesPerSecond is Seconds).
 #pragma once
 
 #include <chrono>
@@ -49,5 +50,26 @@ BytesPerSecond parse_bandwidth(std::string_view text, std::string_view what);
 std::string to_text(Seconds time);
 std::string to_text(Bytes bytes);
 std::string to_text(BytesPerSecond rate);
+
+/// Of one measured time: how far its 16th and its 84th percentile lie from the median. It is drawn as median +
+/// shift + (z < 0 ? below : above) z, z standard normal: two half normals that meet. `shift`: of a sum of
+/// several times, whose median is not the sum of their medians; else 0.
+struct Spread {
+  Seconds below{}, above{};
+  Seconds shift{};
+  /// What the mean is beyond the median, or the sum of medians.
+  Seconds mean() const { return shift + skew(); }
+  /// The part of it that comes from unequal halves: (above - below) / sqrt(2 pi).
+  Seconds skew() const { return (above - below) * 0.3989422804014327; }
+  bool operator==(const Spread&) const = default;
+};
+
+/// Of `factor` times as long a time.
+inline Spread operator*(const Spread& spread, double factor) {
+  return {spread.below * factor, spread.above * factor, spread.shift * factor};
+}
+
+/// Of the sum of two times that vary independently: squares of distances add up, and so do means.
+Spread operator+(const Spread& a, const Spread& b);
 
 }  // namespace pp

@@ -8,12 +8,11 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/cuda_device.h"
-#include "libprofile/device/device_event.h"
 #include "libprofile/device/hand_over.h"
 #include "libprofile/device/memory_meter.h"
-#include "libprofile/device/recording.h"
+#include "libprofile/device/process.h"
+#include "libprofile/device/queued_work.h"
 #include "libprofile/device/reference_kernel.h"
-#include "libprofile/device/threads.h"
 
 namespace pp::profile {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "libprofile/core/profile.h"
-#include "libprofile/device/arrivals.h"
+#include "libprofile/device/queued_work.h"
 #include "libprofile/device/timer.h"
 
 namespace pp::profile {
@@ -27,7 +27,7 @@ std::string device_identity(const at::Device& device);
 void open_devices(std::span<const at::Device> devices);
 
 /// First line of a thread that computes on this device and on no other: at most `threads` threads inside one
-/// operation on the CPU, LibTorch's other settings (threads.h), and with a CUDA device a stream of its own.
+/// operation on the CPU, LibTorch's other settings (process.h), and with a CUDA device a stream of its own.
 /// Throws pp::Error (device) without the device.
 void enter_device(const at::Device& device, int threads);
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/device/arrivals.h"
 #include "libprofile/device/cuda_device.h"
 #include "libprofile/device/cuda_streams.h"
+#include "libprofile/device/queued_work.h"
 
 namespace pp::profile {
 namespace {

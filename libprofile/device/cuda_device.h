@@ -11,9 +11,7 @@
 #include <span>
 #include <string>
 
-#include "libprofile/device/arrivals.h"
-#include "libprofile/device/device_event.h"
-#include "libprofile/device/recording.h"
+#include "libprofile/device/queued_work.h"
 #include "libprofile/device/timer.h"
 
 namespace pp::profile {

@@ -17,7 +17,7 @@ c10::cuda::CUDAStream stream_on(c10::DeviceIndex index);
 /// a part of the graph. So no thread does either without a share of it.
 std::shared_mutex& captures();
 
-/// Writes down that `stream` uses the room of an arrival (arrivals.h); false: the storage is none.
+/// Writes down that `stream` uses the room of an arrival (queued_work.h); false: the storage is none.
 bool add_user_of_room(const c10::Storage& storage, const c10::cuda::CUDAStream& stream);
 
 }  // namespace pp::profile

@@ -1,6 +1,6 @@
 // cuda_devices.h and cuda_device.h by the module that is loaded at the first call.
 #include "libprofile/device/cuda_module.h"
-#include "libprofile/device/foreign_blocks.h"
+#include "libprofile/device/memory_books.h"
 #include "libprofile/device/module.h"
 
 namespace pp::profile {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "libprofile/device/block_cache.h"
-#include "libprofile/device/foreign_blocks.h"
+#include "libprofile/device/memory_books.h"
 
 namespace pp::profile {
 

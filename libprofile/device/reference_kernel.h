@@ -1,5 +1,6 @@
-// A fixed piece of work whose time tells what a core, or another device, is worth at the moment: its clock, its
-// way to memory, and who shares them. Torch-free.
+// Fixed pieces of work whose time tells what a core, or another device, is worth at the moment: its clock,
+// its way to memory, who shares them, and whether what a core leaves alone for a moment stays in the caches.
+// Torch-free.
 #pragma once
 
 #include <functional>
@@ -16,5 +17,14 @@ void run_reference();
 
 /// Seconds that one run of `work` takes on the timer's device. The timer must have no marks.
 double time_reference(Timer& timer, const std::function<void()>& work);
+
+/// How many times as long `work` takes once `pause` has passed since it was done as directly after it: the
+/// median of 15 pairs. The core spins meanwhile, so that its clock stays up.
+double slowdown_after(Seconds pause, const Clock& clock, const std::function<void()>& work);
+
+/// The same of reading 8 MiB, after 5 ms: about 1 where this thread has the last cache to itself, or where that
+/// is smaller; more where others use it up meanwhile, in this machine or in other ones on the same processor.
+/// A worker that waits for its neighbour comes back to such caches. Takes 0.1 s.
+double cache_loss(const Clock& clock);
 
 }  // namespace pp::profile

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libprofile/estimate/device_spec.h"
-#include "libprofile/estimate/fit_error.h"
+#include "libprofile/estimate/measured_runs.h"
 #include "libprofile/estimate/step_model.h"
 
 namespace pp::profile {

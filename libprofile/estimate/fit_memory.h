@@ -7,7 +7,7 @@
 #include <string>
 
 #include "libprofile/estimate/device_spec.h"
-#include "libprofile/estimate/fit_error.h"
+#include "libprofile/estimate/measured_runs.h"
 
 namespace pp::profile {
 

@@ -1,9 +1,12 @@
-// Measured training steps, from which a device's figures are fitted: rows of a CSV file.
+// Measured training steps, from which a device's figures are fitted: rows of a CSV file, how far predictions
+// are from them, and the random halves that fits are judged by.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/link.h"
@@ -43,5 +46,18 @@ struct MeasuredRun {
 /// micro_batches and step_s may be missing. Empty lines, lines that begin with # and runs that ran out of
 /// memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
+
+/// Of |predicted / measured - 1| and of predicted / measured - 1.
+struct FitError {
+  double mean = 0, median = 0, signed_mean = 0;
+  int runs = 0;
+};
+
+/// `ratios`: predicted / measured of each run. All zero without runs. O(runs log runs).
+FitError fit_error(const std::vector<double>& ratios);
+
+/// The positions 0 .. count - 1 in two halves, in random order; of an odd number the first has one more. The
+/// same seed gives the same halves on every machine.
+std::pair<std::vector<std::size_t>, std::vector<std::size_t>> random_halves(std::size_t count, unsigned seed);
 
 }  // namespace pp::profile

@@ -1,5 +1,6 @@
-// Where the passes of a runner get their tensors: samples cut from a data set as the executor cuts them, and
-// what other stages would send. All members are called on the device's own thread.
+// Where the passes of a runner get their tensors: random ones of the types that the model declares, samples
+// cut from a data set as the executor cuts them, and what other stages would send. All members are called on
+// the device's own thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,17 @@
 #include "libprofile/model/segment.h"
 
 namespace pp::profile {
+
+const TensorType& type_of(const ResolvedModel& model, const TensorSource& source);
+
+/// Integers that may stand in this model input or target: below the number of rows of every embedding that it
+/// reaches, and of classes of a cross entropy loss; 2 when nothing says more.
+std::int64_t integer_limit(const ResolvedModel& model, const TensorSource& source);
+
+/// One tensor [n, shape...] per source, each a model input or a target. Floating ones are normal(0, 1) in
+/// `dtype`, integer ones uniform in [0, integer_limit). The same seed gives the same numbers.
+std::vector<at::Tensor> random_batch(const ResolvedModel& model, const std::vector<TensorSource>& sources,
+                                     std::int64_t n, DType dtype, std::uint64_t seed);
 
 /// Types of floating layer outputs, by layer and output, where they are not the run's: autocast makes them.
 using OutputTypes = std::map<std::pair<int, int>, at::ScalarType>;

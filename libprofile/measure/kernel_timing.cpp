@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/model/kernels/kernel_call.h"
+#include "libprofile/model/kernels/kernels.h"
 
 namespace pp::profile {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "libprofile/device/clock.h"
+#include "libprofile/device/timer.h"
 #include "libprofile/model/kernels/kernels.h"
 
 namespace pp::profile {

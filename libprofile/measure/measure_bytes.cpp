@@ -6,11 +6,11 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/measure/kernel_timing.h"
-#include "libprofile/measure/model_parts.h"
-#include "libprofile/measure/sampling_options.h"
+#include "libprofile/measure/profiled_devices.h"
 #include "libprofile/model/errors.h"
 
 namespace pp::profile {
+
 namespace {
 
 /// Before the byte passes of size `next`: what it and the sizes after it will take if passes grow as the sizes

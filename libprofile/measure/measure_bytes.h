@@ -1,4 +1,5 @@
-// The first step of a profile: at each micro-batch size, what passes run on and how many bytes they take.
+// The first step of a profile: at each micro-batch size, what passes run on and how many bytes they take;
+// and how long the profile will sample what.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +7,27 @@
 
 #include "libprofile/core/kernel_choice.h"
 #include "libprofile/measure/profiled_devices.h"
+#include "libprofile/measure/profiler.h"
+#include "libprofile/measure/statistics.h"
 
 namespace pp::profile {
+
+/// Of the passes of one micro-batch size.
+inline StoppingRule rule_of_passes(const ProfileOptions& options) {
+  return {.min_time = options.min_time, .precision = options.precision, .budget = options.budget_per_size};
+}
+
+/// Of all updates of one optimizer.
+inline Seconds budget_of_optimizer(const ProfileOptions& options) { return options.budget_per_size / 4; }
+inline constexpr int kOptimizers = 2;
+
+/// Of updates that are timed together, `measurements` of which share the optimizer's budget.
+inline StoppingRule rule_of_updates(const ProfileOptions& options, int measurements) {
+  return {.min_time = Seconds(0),
+          .precision = options.precision,
+          .budget = budget_of_optimizer(options) / measurements,
+          .fewest_samples = 5};
+}
 
 struct MeasuredSize {
   std::int64_t micro_batch_size = 1;

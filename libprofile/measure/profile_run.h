@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "libprofile/device/clock.h"
 #include "libprofile/device/device_set.h"
 #include "libprofile/device/machine.h"
+#include "libprofile/device/timer.h"
 #include "libprofile/measure/profiler.h"
 
 namespace pp::profile {
@@ -16,7 +16,7 @@ struct Environment {
   MachineDevices machine;
   Bytes memory{};              ///< the machine's or the CUDA device's; the devices of a set share it equally
   std::optional<Load> load{};  ///< before measuring
-  std::optional<double> cache_loss{};  ///< device/cache_loss.h, of CPU devices
+  std::optional<double> cache_loss{};  ///< device/reference_kernel.h, of CPU devices
   Context context{};                   ///< goes into the profile
 };
 

@@ -1,9 +1,11 @@
-// The devices of one profile: a thread each, what it may hold, and what it runs of the model.
+// The devices of one profile: a thread each, what it may hold, and what it runs of the model: all of it as
+// replicas do, or a part as in a pipeline, whose stages hold the model once between them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "libprofile/core/kernel_choice.h"
@@ -12,6 +14,20 @@
 #include "libprofile/measure/profile_run.h"
 
 namespace pp::profile {
+
+/// Neighbouring layers of about equal cost, each part with one layer at least; the loss goes with the last.
+/// `costs`: per layer, as many as the model has, at least `count`.
+std::vector<ModelPart> model_parts(const ResolvedModel& model, int count, std::span<const double> costs);
+
+/// Whether each of `devices` runs a part of its own as well: not for one device, for fewer layers than devices,
+/// nor where only `part` of the model is measured.
+bool are_parts_measured(const ResolvedModel& model, const ModelPart& part, int devices);
+
+/// Seconds of a pass per layer, the shortest of the recorded ones; the loss counts to the last layer.
+std::vector<double> layer_costs(const VisitTimes& times, int layers);
+
+/// One visit of the whole model from those of its parts, which ran equally many passes at the same time.
+VisitTimes joined(const std::vector<VisitTimes>& parts);
 
 /// What is measured, how, and where. All that it refers to outlives the measurement; `options` are checked.
 struct Subject {

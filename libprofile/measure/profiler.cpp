@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/cache_loss.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
+#include "libprofile/device/reference_kernel.h"
 #include "libprofile/measure/findings.h"
-#include "libprofile/measure/isolated.h"
 #include "libprofile/measure/profile_part.h"
 #include "libprofile/measure/profile_run.h"
 #include "libprofile/model/errors.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 namespace pp::profile {
+
 namespace {
 
 /// A visit is long enough that starting the devices together does not matter, and short enough that a round

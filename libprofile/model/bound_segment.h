@@ -1,8 +1,10 @@
-// What a segment runs: its plan, and for each layer the code that its op and attributes say, looked up once.
+// What a segment runs: its plan, and for each layer the code that its op and attributes, its call of
+// LibTorch or its small graph of both say, looked up once.
 #pragma once
 
 #include <vector>
 
+#include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
 #include "libprofile/model/segment_plan.h"
 
@@ -18,3 +20,12 @@ struct BoundSegment {
 BoundSegment bind_segment(const ResolvedModel& model, SegmentPlan plan, MemoryFormat format);
 
 }  // namespace pp::model::detail
+
+namespace pp::model {
+
+/// `layer`: of op graph or aten. Throws pp::Error (data) with the name of the node that cannot be run.
+BoundLayer bind_graph(const Layer& layer, const ResolvedLayer& resolved);
+/// Of op graph.
+BoundLayer bind_loss_graph(const LossSpec& loss, const ResolvedLayer& resolved);
+
+}  // namespace pp::model

@@ -1,10 +1,12 @@
-// Which kernels LibTorch takes on a GPU. Its deterministic algorithms are one setting of the process, by which
-// an operation that has none throws. It can be told to warn instead, but then the backward of attention adds in
-// any order as well, although it has a deterministic kernel.
+// Which kernels LibTorch takes on a GPU. Its deterministic algorithms are one setting of the process, by
+// which an operation that has none throws. It can be told to warn instead, but then the backward of
+// attention adds in any order as well, although it has a deterministic kernel.
 #pragma once
 
 #include <mutex>
 #include <shared_mutex>
+
+#include "libprofile/core/model/aten_call.h"
 
 namespace pp::model::detail {
 
@@ -24,3 +26,11 @@ class Determinism {
 };
 
 }  // namespace pp::model::detail
+
+namespace pp::model::aten {
+
+/// By the list of torch.use_deterministic_algorithms (PyTorch 2.11), and what is computed like those. Calls
+/// that make no floating tensor are left out: sums of whole numbers do not depend on their order.
+bool is_nondeterministic(const AtenCall& call);
+
+}  // namespace pp::model::aten

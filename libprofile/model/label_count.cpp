@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "libprofile/model/graph_layer.h"
+#include "libprofile/model/bound_segment.h"
 
 namespace pp::model {
 

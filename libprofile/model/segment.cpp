@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "libprofile/model/bound_segment.h"
-#include "libprofile/model/layer_graph.h"
+#include "libprofile/model/layer_pass.h"
 #include "libprofile/model/parameters.h"
-#include "libprofile/model/pass_state.h"
+#include "libprofile/model/segment_pass.h"
 
 namespace pp::model {
 

@@ -9,6 +9,7 @@
 #include "libprofile/core/error.h"
 
 namespace pp::model::detail {
+
 namespace {
 
 using Kind = TensorSource::Kind;

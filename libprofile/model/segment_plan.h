@@ -1,5 +1,6 @@
-// What a segment can know before any tensor exists: which tensors enter and leave it, in which order its layers
-// run, where each input comes from, and which of them want a gradient. Free of Torch.
+// What a segment can know before any tensor exists: which tensors enter and leave it, in which order its
+// layers run, where each input comes from, and which of them want a gradient. Free of Torch; so is the
+// question whether LibTorch can run a model at all.
 #pragma once
 
 #include <string>
@@ -44,3 +45,11 @@ SegmentPlan plan_segment(const ResolvedModel& model, std::vector<int> layers, bo
 std::string layer_name(const ResolvedModel& model, const PlannedLayer& planned);
 
 }  // namespace pp::model::detail
+
+namespace pp::model {
+
+/// Throws pp::Error (data) for a layer, or the loss, that can be planned but not run, and for a call that
+/// LibTorch does not take; names it. Computes.
+void check_bindable(const ResolvedModel& model);
+
+}  // namespace pp::model

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "libprofile/report/layer_rows.h"
 
 namespace pp::profile {
+
 namespace {
 
 /// What is equal when two profiles were taken of one model in one way.
@@ -144,6 +146,35 @@ ProfileDiff diff_profiles(const Profile& first, const Profile& second,
   diff.total = total_of(diff.layers);
   diff.median_change = median_change(diff.layers);
   return diff;
+}
+
+namespace {
+
+Json layer_json(const LayerDiff& layer) {
+  Json json{{"name", layer.name}, {"first_s", layer.first.count()}, {"second_s", layer.second.count()}};
+  if (const auto ratio = layer.ratio()) json["ratio"] = *ratio;
+  json["within_spread"] = layer.within_spread;
+  json["first_bytes"] = layer.first_memory.value;
+  json["second_bytes"] = layer.second_memory.value;
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const ProfileDiff& diff) {
+  Json json{{"micro_batch_size", diff.micro_batch_size}};
+  json["differences"] = Json::array();
+  for (const Difference& difference : diff.differences) {
+    json["differences"].push_back(
+        {{"what", difference.what}, {"first", difference.first}, {"second", difference.second}});
+  }
+  json["layers"] = Json::array();
+  for (const LayerDiff& layer : diff.layers) json["layers"].push_back(layer_json(layer));
+  json["total"] = layer_json(diff.total);
+  json["median_change"] = diff.median_change;
+  json["only_first"] = diff.only_first;
+  json["only_second"] = diff.only_second;
+  return json;
 }
 
 }  // namespace pp::profile

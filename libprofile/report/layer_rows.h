@@ -1,8 +1,11 @@
-// One micro-batch size of a profile as rows, one per layer: what tables, bars and pictures are drawn from.
+// One micro-batch size of a profile as rows, one per layer, or gathered into few enough to be looked at:
+// what tables, bars and pictures are drawn from.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "libprofile/core/profile.h"
@@ -44,3 +47,22 @@ struct EnumNames<profile::LayerOrder> {
                                     std::pair{profile::LayerOrder::memory, "memory"sv}};
 };
 }  // namespace pp
+
+namespace pp::profile {
+
+/// Rows that stand for one; refers into them.
+struct LayerBlock {
+  std::string name;
+  std::span<const LayerRow> rows;
+
+  bool folded() const { return rows.size() > 1; }
+  bool out_of_memory() const;  ///< at least one of them
+};
+
+/// One block per row where there are at most `most`. Else in the model's order: neighbours with the same first
+/// parts of their names (`block3.attention.query`), as many parts as leave at most `most` blocks; where that
+/// puts more than half of the layers into one, runs of equal length. In other orders: the first rows alone, the
+/// rest as one block.
+std::vector<LayerBlock> layer_blocks(std::span<const LayerRow> rows, std::size_t most, LayerOrder order);
+
+}  // namespace pp::profile

@@ -4,10 +4,9 @@
 #include <array>
 #include <functional>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/svg_writer.h"
-#include "libprofile/core/utf8.h"
-#include "libprofile/report/layer_blocks.h"
+#include "libprofile/core/text.h"
+#include "libprofile/report/layer_rows.h"
 
 namespace pp::profile {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run {
 

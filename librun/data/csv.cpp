@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/core/byte_order_mark.h"
 #include "libprofile/core/error.h"
-#include "libprofile/core/utf8.h"
+#include "libprofile/core/text.h"
 #include "librun/data/readers.h"
 
 namespace pp::run {

@@ -7,7 +7,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/counted_labels.h"
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::run {

@@ -11,7 +11,7 @@
 #include <numbers>
 #include <utility>
 
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/model/ops.h"
 #include "librun/data/model_data.h"
 

@@ -10,7 +10,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/hash.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/model/errors.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/setup/start.h"

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 #include "librun/infer/report.h"
 
 namespace pp::run {

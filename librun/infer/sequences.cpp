@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "librun/options/settings.h"
 
 namespace pp::run {

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/model/by_position.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/process.h"
-#include "libprofile/model/bindable.h"
+#include "libprofile/model/segment_plan.h"
 #include "librun/data/model_data.h"
 #include "librun/data/synthetic.h"
 #include "librun/options/settings.h"

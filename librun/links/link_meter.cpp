@@ -4,7 +4,6 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/local_links.h"

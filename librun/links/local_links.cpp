@@ -11,8 +11,8 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/cores.h"
 #include "libprofile/device/cuda_devices.h"
+#include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/ping_pong.h"
 #include "librun/links/rank_links.h"

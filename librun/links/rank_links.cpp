@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/message_cost.h"

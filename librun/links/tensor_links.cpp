@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/links/ping_pong.h"
 #include "librun/transport/collectives.h"
 

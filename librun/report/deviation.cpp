@@ -6,7 +6,7 @@
 
 #include "libplan/draw/svg_labels.h"
 #include "libplan/price/predict.h"
-#include "libprofile/core/counted.h"
+#include "libprofile/core/text.h"
 #include "librun/report/build.h"
 #include "librun/report/html.h"
 

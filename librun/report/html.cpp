@@ -12,8 +12,9 @@
 #include "libplan/draw/svg_labels.h"
 #include "libplan/explorer/explorer.h"
 #include "libplan/explorer/plan_data.h"
-#include "libprofile/core/counted.h"
+#include "libplan/plan/programs.h"
 #include "libprofile/core/svg_writer.h"
+#include "libprofile/core/text.h"
 #include "librun/report/html_curves.h"
 
 namespace pp::run {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "libprofile/core/context_json.h"
+#include "libprofile/core/context.h"
 #include "librun/report/report.h"
 #include "librun/report/report_parts_json.h"
 

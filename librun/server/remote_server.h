@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "librun/server/parameter_server.h"
 #include "librun/server/server_access.h"
 #include "librun/threads/coordinator.h"

@@ -6,7 +6,6 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/counted_labels.h"
-#include "libprofile/device/cores.h"
 #include "libprofile/device/machine.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/data/model_data.h"

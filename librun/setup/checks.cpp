@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/model/draws.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/ops/op_table.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/options/settings.h"
 #include "librun/swap/residency.h"
 

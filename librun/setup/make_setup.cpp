@@ -1,7 +1,7 @@
 #include "librun/setup/make_setup.h"
 
 #include "libprofile/device/process.h"
-#include "libprofile/model/bindable.h"
+#include "libprofile/model/segment_plan.h"
 #include "librun/setup/check_setup.h"
 
 namespace pp::run {

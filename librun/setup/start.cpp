@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/text.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/checkpoint/weight_files.h"
 #include "librun/options/optimizer_settings.h"

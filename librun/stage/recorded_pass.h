@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "libprofile/device/memory_meter.h"
-#include "libprofile/device/recording.h"
+#include "libprofile/device/queued_work.h"
 #include "libprofile/model/segment.h"
 #include "librun/stage/pass_kind.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/units.h"
 #include "libprofile/model/optimizer.h"
 #include "libprofile/model/segment.h"

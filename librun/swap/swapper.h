@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "libprofile/core/units.h"
-#include "libprofile/device/device_event.h"
 #include "libprofile/device/memory_meter.h"
+#include "libprofile/device/queued_work.h"
 #include "librun/stage/stage.h"
 #include "librun/swap/host_store.h"
 #include "librun/swap/residency.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "libplan/schedule/program.h"
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/units.h"
 
 namespace pp::run {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 
 namespace pp::run {
 

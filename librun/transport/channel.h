@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "libprofile/core/ids.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/model/model_graph.h"
 
 namespace pp::run {

@@ -13,8 +13,8 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/device_event.h"
 #include "libprofile/device/memory_meter.h"
+#include "libprofile/device/queued_work.h"
 #include "libprofile/model/ops.h"
 
 namespace pp::run {

@@ -6,7 +6,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/device_event.h"
+#include "libprofile/device/queued_work.h"
 #include "librun/threads/message_queue.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/transport.h"

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run {
 

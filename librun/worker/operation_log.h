@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/device/device_event.h"
+#include "libprofile/device/queued_work.h"
 #include "librun/report/record.h"
 #include "librun/threads/threads.h"
 #include "librun/wiring/cursor.h"

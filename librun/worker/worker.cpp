@@ -10,7 +10,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/model/errors.h"
 #include "librun/options/optimizer.h"
 #include "librun/swap/residency.h"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "libprofile/device/arrivals.h"
 #include "libprofile/device/memory_meter.h"
+#include "libprofile/device/queued_work.h"
 #include "librun/options/position.h"
 #include "librun/report/record.h"
 #include "librun/server/remote_server.h"

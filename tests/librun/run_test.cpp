@@ -6,7 +6,7 @@
 
 #include "libprofile/core/file.h"
 #include "libprofile/core/json_reader.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"

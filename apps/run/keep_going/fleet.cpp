@@ -7,9 +7,9 @@
 #include <sstream>
 #include <thread>
 
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run_tool {
 

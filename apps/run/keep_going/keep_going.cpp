@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "apps/cli/interrupt.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/text.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 
 namespace pp::run_tool {

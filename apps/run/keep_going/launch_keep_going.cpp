@@ -16,9 +16,9 @@
 #include "apps/run/keep_going/keep_going.h"
 #include "apps/run/keep_going/next_plan.h"
 #include "apps/run/keep_going/rebalance.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run_tool {
 

@@ -16,9 +16,9 @@
 #include "libplan/answer/make_plan.h"
 #include "libplan/price/predict.h"
 #include "libplan/request/machine.h"
-#include "libprofile/core/counted.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
+#include "libprofile/core/text.h"
 
 namespace pp::run_tool {
 

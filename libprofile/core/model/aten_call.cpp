@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "libprofile/core/model/json_numbers.h"
+#include "libprofile/core/model/constant_formula.h"
 
 namespace pp {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "libprofile/core/model/aten_call.h"
-#include "libprofile/core/model/json_numbers.h"
+#include "libprofile/core/model/constant_formula.h"
 #include "libprofile/core/model/model_names.h"
 
 namespace pp {

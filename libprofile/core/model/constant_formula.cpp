@@ -6,10 +6,10 @@
 #include <numeric>
 #include <string>
 
-#include "libprofile/core/model/json_numbers.h"
 #include "libprofile/core/model/model_names.h"
 
 namespace pp {
+
 namespace {
 
 enum class FormulaKind { linear, band, waves };

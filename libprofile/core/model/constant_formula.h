@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -118,3 +119,11 @@ void for_each_value(const ConstantFormula& formula, const Shape& shape, const Vi
 }
 
 }  // namespace pp
+
+namespace pp::detail {
+
+/// A number, or such an object; none: it is neither.
+std::optional<double> number_of(const Json& json);
+Json number_json(double value);
+
+}  // namespace pp::detail

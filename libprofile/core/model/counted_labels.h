@@ -1,12 +1,15 @@
-// Which labels a loss counts. A mean over labels gives each micro-batch the weight of its labels, not of its
-// samples: those that are ignored do not count, and classes may count differently.
+// Which labels a loss counts, LibTorch's own calls of losses included. A mean over labels gives each
+// micro-batch the weight of its labels, not of its samples: those that are ignored do not count, and classes
+// may count differently.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "libprofile/core/model/aten_call.h"
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/tensor_type.h"
 
 namespace pp {
 
@@ -37,5 +40,18 @@ std::optional<Answers> answers_of(const ResolvedModel& model);
 /// samples, and where the labels depend on a layer. Throws pp::Error (data) for a graph that ignores one of its
 /// classes and is no such mean: no weight of a micro-batch makes it equal to the whole batch.
 std::optional<CountedLabels> counted_labels(const ResolvedModel& model);
+
+struct LabelCall {
+  int prediction = 0;  ///< the input with the classes
+  int labels = 0;      ///< the input with the class numbers
+  std::int64_t ignored = -100;
+  bool mean = true;                            ///< the result is the mean over the labels that count
+  std::optional<TensorArgument> weights = {};  ///< of the classes
+  /// How many there are, of the call's inputs.
+  std::int64_t classes(const std::vector<RowTensor>& inputs) const;
+};
+
+/// Nothing for another call, and where prediction or labels are no inputs of it.
+std::optional<LabelCall> label_call(const AtenCall& call);
 
 }  // namespace pp

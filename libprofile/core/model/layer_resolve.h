@@ -1,5 +1,5 @@
-// What one layer is made of: an operation of the table, a call of LibTorch, or a graph of both. Private to
-// resolve().
+// What one layer is made of: an operation of the table, a call of LibTorch, or a small graph of both.
+// Private to resolve().
 #pragma once
 
 #include <span>

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "libprofile/core/model/frozen.h"
 #include "libprofile/core/model/gradients.h"
 #include "libprofile/core/model/layer_resolve.h"
 #include "libprofile/core/model/model_graph.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libprofile/core/index.h"
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp {

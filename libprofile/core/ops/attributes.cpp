@@ -3,6 +3,7 @@
 #include "libprofile/core/error.h"
 
 namespace pp {
+
 namespace {
 
 template <class T>

@@ -9,6 +9,7 @@
 #include "libprofile/core/ops/rows.h"
 
 namespace pp {
+
 namespace {
 
 /// Of a list attribute, and so of a shape.
@@ -133,6 +134,100 @@ Attributes complete_attributes(const OpRow& row, const Attributes& given, std::s
     }
   }
   return complete;
+}
+
+namespace {
+
+std::string_view type_name(const Attribute& type) {
+  struct Names {
+    std::string_view operator()(bool) const { return "boolean"; }
+    std::string_view operator()(std::int64_t) const { return "integer"; }
+    std::string_view operator()(double) const { return "number"; }
+    std::string_view operator()(const std::string&) const { return "text"; }
+    std::string_view operator()(const std::vector<std::int64_t>&) const { return "integers"; }
+  };
+  return std::visit(Names(), type);
+}
+
+Json attribute_json(const AttributeSpec& spec) {
+  Json json{{"name", spec.name}, {"summary", spec.summary}, {"type", type_name(spec.type)}};
+  json["required"] = spec.required();
+  if (spec.default_value)
+    json["default"] = std::visit([](const auto& value) { return Json(value); }, *spec.default_value);
+  if (!spec.default_from.empty()) json["default_from"] = spec.default_from;
+  if (!spec.choices.empty()) {
+    json["choices"] = spec.choices;
+  } else if (!std::holds_alternative<bool>(spec.type)) {
+    json["least"] = spec.min;
+    json["most"] = spec.max;
+  }
+  if (spec.silent) json["silent"] = true;
+  return json;
+}
+
+}  // namespace
+
+Json operations_json() {
+  Json json = Json::array();
+  for (const OpRow& op : op_table()) {
+    Json row{{"name", op.name}, {"summary", op.summary}, {"runnable", op.runnable}};
+    row["inputs"] = {op.min_inputs, op.max_inputs};
+    row["attributes"] = Json::array();
+    for (const AttributeSpec& spec : op.attributes) row["attributes"].push_back(attribute_json(spec));
+    json.push_back(std::move(row));
+  }
+  return json;
+}
+
+namespace {
+
+/// `kernel_size, stride=kernel_size, padding=0`
+std::string attribute_list(const OpRow& row) {
+  std::string list;
+  for (const AttributeSpec& spec : row.attributes) {
+    list.append(list.empty() ? "" : ", ").append(spec.name);
+    if (spec.default_value)
+      list += "=" + std::visit([](const auto& value) { return Json(value).dump(); }, *spec.default_value);
+    if (!spec.default_from.empty()) list.append("=").append(spec.default_from);
+  }
+  return list;
+}
+
+std::string notes(const OpRow& row) {
+  std::string list;
+  const auto note = [&](bool holds, const char* text) {
+    if (holds) list.append(list.empty() ? "" : ", ").append(text);
+  };
+  note(row.batch_statistics, "statistics");
+  note(row.draws, "draws");
+  note(row.weight_gradient_with_input, "W with I");
+  note(row.index_limit != nullptr, "index limit");
+  note(!row.runnable, "not run");
+  return list;
+}
+
+/// `| a | | c |`
+std::string line(std::initializer_list<std::string> cells) {
+  std::string text = "|";
+  for (const std::string& cell : cells) text += (cell.empty() ? "" : " " + cell) + " |";
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string operations_markdown() {
+  std::string text = line({"op", "attributes and defaults", "shapes", "FLOPs per sample", "notes"}) +
+                     "|---|---|---|---|---|\n";
+  const auto name = [](const OpRow& row) { return "`" + std::string(row.name) + "`"; };
+  for (const OpRow& row : op_table())
+    text += line({name(row), attribute_list(row), std::string(row.shapes), std::string(row.flops), notes(row)});
+  text += "\n" + line({"loss", "attributes and defaults", "prediction, target", "value", "FLOPs per sample"}) +
+          "|---|---|---|---|---|\n";
+  for (const OpRow& row : loss_table()) {
+    text += line({name(row), attribute_list(row), std::string(row.shapes), std::string(row.summary),
+                  std::string(row.flops)});
+  }
+  return text;
 }
 
 }  // namespace pp

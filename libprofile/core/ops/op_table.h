@@ -1,7 +1,7 @@
-// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and FLOPs,
-// without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of names.
-// The table drives reading, checking, `pp-profile models --ops` and the documentation; what other code asks of
-// an operation is a field of its row, never its name.
+// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and
+// FLOPs, without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of
+// names. The table drives reading, checking, `pp-profile models --ops` and the documentation; what other
+// code asks of an operation is a field of its row, never its name.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libprofile/core/json_reader.h"
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/core/tensor_type.h"
 
@@ -129,5 +130,11 @@ inline constexpr std::size_t kMostNodes = 4096;  ///< of one graph
 /// attributes. Throws pp::Error (data): `POINTER/kernel_size: must be an integer from 1 to 1048576, not 0`, and
 /// for unknown or missing ones.
 Attributes complete_attributes(const OpRow& row, const Attributes& given, std::string_view pointer);
+
+/// One object per operation, sorted by name.
+Json operations_json();
+
+/// Both tables, each with a head; `pp-profile models --ops --markdown` prints them.
+std::string operations_markdown();
 
 }  // namespace pp

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/ops/choices.h"
+#include "libprofile/core/ops/attributes.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::detail {

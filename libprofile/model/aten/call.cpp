@@ -1,21 +1,25 @@
 #include "libprofile/model/aten/call.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/aten/call_arguments.h"
-#include "libprofile/model/aten/call_schema.h"
-#include "libprofile/model/aten/convolution_call.h"
-#include "libprofile/model/aten/nondeterministic.h"
-#include "libprofile/model/aten/outputs.h"
-#include "libprofile/model/aten/rehearsal.h"
+#include "libprofile/model/aten/call_checks.h"
+#include "libprofile/model/determinism.h"
+#include "libprofile/model/ops.h"
+#include "libprofile/model/ops/convolution_kernels.h"
 
 namespace pp::model::aten {
+
 namespace {
 
 struct Call {
@@ -91,6 +95,100 @@ BoundCall bind_call(const AtenCall& spec, std::span<const RowTensor> inputs) {
     return outputs;
   };
   return {forward, {call, &call->constants}, {}, !is_nondeterministic(spec)};
+}
+
+namespace {
+
+/// The argument of this name, which the schema has.
+c10::IValue& argument(const c10::FunctionSchema& schema, torch::jit::Stack& stack, const char* name) {
+  return stack[static_cast<std::size_t>(*schema.argumentIndexWithName(name))];
+}
+
+std::vector<std::int64_t> numbers(const c10::FunctionSchema& schema, torch::jit::Stack& stack,
+                                  const char* name) {
+  const c10::IValue& value = argument(schema, stack, name);
+  return value.isIntList() ? value.toIntVector() : std::vector<std::int64_t>{0};  // "valid" is no padding
+}
+
+bool is_transposed(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
+  if (schema.name() == "aten::convolution") return argument(schema, stack, "transposed").toBool();
+  return schema.name().starts_with("aten::conv_transpose");
+}
+
+bool is_convolution(const std::string& name) {
+  return name == "aten::convolution" || name.starts_with("aten::conv_transpose") || name == "aten::conv1d" ||
+         name == "aten::conv2d" || name == "aten::conv3d";
+}
+
+}  // namespace
+
+bool keep_clear_of_overrun(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
+  if (!is_convolution(schema.name())) return false;
+  const at::Tensor x = stack[0].toTensor(), weight = stack[1].toTensor();
+  const auto stride = numbers(schema, stack, "stride"), padding = numbers(schema, stack, "padding");
+  if (!is_transposed(schema, stack)) {
+    if (!ops::overruns(x, weight, stride, padding)) return false;
+    stack[0] = ops::positions_read(x, weight, stride);
+    argument(schema, stack, "stride") = std::vector<std::int64_t>(stride.size(), 1);
+    return false;
+  }
+  const auto output_padding = numbers(schema, stack, "output_padding");
+  const ops::TransposedConvolution convolution{stride, padding, output_padding,
+                                               argument(schema, stack, "groups").toInt()};
+  if (!ops::transposed_overruns(convolution, x, weight)) return false;
+  const at::Tensor bias = stack[2].isTensor() ? stack[2].toTensor() : at::Tensor();
+  stack = {ops::convolve_transposed(convolution, x, weight, bias)};
+  return true;
+}
+
+namespace {
+
+template <class T>
+at::Tensor filled(const AtenConstant& constant, at::ScalarType type) {
+  at::Tensor tensor = at::empty(constant.type.shape, at::TensorOptions(type));
+  T* place = tensor.mutable_data_ptr<T>();
+  const auto take = [&](const auto& value) { *place++ = static_cast<T>(value); };
+  if (const auto* formula = std::get_if<ConstantFormula>(&constant.values)) {
+    for_each_value(*formula, constant.type.shape, take);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&constant.values)) {
+    std::ranges::for_each(*numbers, take);
+  } else {
+    std::ranges::for_each(std::get<std::vector<std::int64_t>>(constant.values), take);
+  }
+  return tensor;
+}
+
+/// Floating ones as float64.
+at::Tensor on_host(const AtenConstant& constant) {
+  const at::InferenceMode no_inference(false);
+  switch (constant.type.dtype) {
+    case DType::boolean: return filled<bool>(constant, at::kBool);
+    case DType::uint8: return filled<std::uint8_t>(constant, at::kByte);
+    case DType::int64: return filled<std::int64_t>(constant, at::kLong);
+    default: return filled<double>(constant, at::kDouble);
+  }
+}
+
+}  // namespace
+
+const std::vector<at::Tensor>& Constants::on(const at::Device& device, at::ScalarType dtype) {
+  const std::lock_guard held(mutex_);
+  const auto found = std::ranges::find_if(
+      made_, [&](const Made& made) { return made.device == device && made.dtype == dtype; });
+  if (found != made_.end()) return found->tensors;
+  const at::InferenceMode no_inference(false);
+  const at::AutoGradMode no_grad(false);
+  Made made{device, dtype, {}};
+  for (const AtenConstant& constant : constants_) {
+    const at::Tensor tensor = on_host(constant);
+    made.tensors.push_back(tensor.to(device, tensor.is_floating_point() ? dtype : tensor.scalar_type()));
+  }
+  return made_.emplace_back(std::move(made)).tensors;
+}
+
+void Constants::collect(std::vector<at::Tensor>& tensors) {
+  const std::lock_guard held(mutex_);
+  for (const Made& made : made_) tensors.insert(tensors.end(), made.tensors.begin(), made.tensors.end());
 }
 
 }  // namespace pp::model::aten

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/attributes.h"
 
 namespace pp::model {
+
 namespace {
 
 using namespace std::string_view_literals;
@@ -96,6 +101,214 @@ void ConfigReader::finish() const {
                   "module in "
                   "by scripts/import-torch");
   }
+}
+
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array kDefaults{
+    ConfigDefaults{.type = "llama"},
+    ConfigDefaults{.type = "mistral", .groups = 8, .window = 4096},
+    ConfigDefaults{.type = "qwen2", .groups = 32, .window = 4096},
+    ConfigDefaults{.type = "qwen3", .groups = 32, .head_width = 128, .window = 4096},
+    ConfigDefaults{
+        .type = "gemma2", .tied = true, .padding = 0, .groups = 4, .head_width = 256, .window = 4096},
+    ConfigDefaults{.type = "phi3", .padding = 32000, .eps = 1e-5},
+    ConfigDefaults{.type = "gpt_neox", .eps = 1e-5},
+    ConfigDefaults{.type = "opt", .tied = true, .padding = 1, .eps = 1e-5},
+    ConfigDefaults{.type = "gpt2", .tied = true, .eps = 1e-5},
+    ConfigDefaults{.type = "smollm3", .tied = true, .padding = 128004, .groups = 4, .rope_base = 2e6},
+};
+
+constexpr std::array kNeutral{"model_type"sv,
+                              "transformers_version"sv,
+                              "_name_or_path"sv,
+                              "torch_dtype"sv,
+                              "dtype"sv,
+                              "use_cache"sv,
+                              "cache_implementation"sv,
+                              "initializer_range"sv,
+                              "init_std"sv,
+                              "bos_token_id"sv,
+                              "eos_token_id"sv,
+                              "sep_token_id"sv,
+                              "decoder_start_token_id"sv,
+                              "output_attentions"sv,
+                              "output_hidden_states"sv,
+                              "return_dict"sv,
+                              "return_dict_in_generate"sv,
+                              "chunk_size_feed_forward"sv,
+                              "is_decoder"sv,
+                              "id2label"sv,
+                              "label2id"sv,
+                              "problem_type"sv,
+                              "num_labels"sv,
+                              "finetuning_task"sv,
+                              "task_specific_params"sv,
+                              "tokenizer_class"sv,
+                              "prefix"sv,
+                              "pretraining_tp"sv,
+                              "auto_map"sv,
+                              "attn_implementation"sv,
+                              "_attn_implementation"sv,
+                              "_flash_attn_2_enabled"sv,
+                              "gradient_checkpointing"sv,
+                              "classifier_dropout"sv,
+                              "torchscript"sv,
+                              "use_bfloat16"sv,
+                              "tf_legacy_loss"sv,
+                              "tie_encoder_decoder"sv,
+                              "is_llama_config"sv,
+                              "transformers.js_config"sv,
+                              "temperature"sv,
+                              "top_k"sv,
+                              "top_p"sv,
+                              "typical_p"sv,
+                              "do_sample"sv,
+                              "max_length"sv,
+                              "min_length"sv,
+                              "num_beams"sv,
+                              "num_beam_groups"sv,
+                              "num_return_sequences"sv,
+                              "diversity_penalty"sv,
+                              "early_stopping"sv,
+                              "length_penalty"sv,
+                              "repetition_penalty"sv,
+                              "no_repeat_ngram_size"sv,
+                              "encoder_no_repeat_ngram_size"sv,
+                              "remove_invalid_values"sv,
+                              "output_scores"sv};
+
+}  // namespace
+
+const ConfigDefaults& config_defaults(const Json& config) {
+  const Json& type = config["model_type"];
+  if (!type.is_string()) throw Error(ErrorKind::data, "/model_type: must be a string");
+  const auto name = type.get<std::string>();
+  std::string names;
+  for (const ConfigDefaults& defaults : kDefaults) {
+    if (defaults.type == name) return defaults;
+    names.append(names.empty() ? "" : ", ").append(defaults.type);
+  }
+  const bool experts = name.find("moe") != std::string::npos || name.starts_with("mixtral") ||
+                       name.starts_with("deepseek") || name == "dbrx" || name == "gpt_oss";
+  throw Error(
+      ErrorKind::data,
+      "/model_type: \"" + name + "\" is not built" +
+          (experts ? ": of mixtures of experts, what sends tokens to experts and the loss that balances "
+                     "them are missing"
+                   : "; use one of " + names + ", or bring the module in by scripts/import-torch"));
+}
+
+std::span<const std::string_view> neutral_keys() { return kNeutral; }
+
+namespace {
+
+constexpr NumberRange kFactors{1e-6, 1e6};
+
+// Peng et al., YaRN, 2023, sec. 3.4; with the two factors of DeepSeek-V2's configuration.
+double yarn_magnitude(double factor, double weight = 1) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
+double yarn_magnitude(ConfigReader& rope, double factor) {
+  if (rope.given("attention_factor")) return rope.number("attention_factor", kFactors);
+  const double one = rope.number_or("mscale", 0, {0, 1e6}), all = rope.number_or("mscale_all_dim", 0, {0, 1e6});
+  return one > 0 && all > 0 ? yarn_magnitude(factor, one) / yarn_magnitude(factor, all)
+                            : yarn_magnitude(factor);
+}
+
+/// The longest wavelengths were learned within so many positions.
+std::int64_t original_length(ConfigReader& config, ConfigReader& rope, std::int64_t positions) {
+  constexpr IntegerRange kLengths{1, 1'000'000'000};
+  const std::int64_t within = rope.integer_or("original_max_position_embeddings", positions, kLengths);
+  return config.integer_or("original_max_position_embeddings", within, kLengths);
+}
+
+void read_scaling(ConfigReader& config, ConfigReader& rope, RotaryScaling scaling, const RopeDefaults& defaults,
+                  Attributes& attributes) {
+  attributes.emplace("rotary_scaling", std::string(name_of(scaling)));
+  if (scaling == RotaryScaling::linear) {
+    attributes.emplace("rotary_factor", rope.number("factor", kFactors));
+    return;
+  }
+  const std::int64_t original = original_length(config, rope, defaults.positions);
+  attributes.emplace("rotary_original_length", original);
+  if (scaling == RotaryScaling::llama3) {
+    attributes.emplace("rotary_factor", rope.number("factor", kFactors));
+    attributes.emplace("rotary_low_freq_factor", rope.number("low_freq_factor", kFactors));
+    attributes.emplace("rotary_high_freq_factor", rope.number("high_freq_factor", kFactors));
+    return;
+  }
+  const double stretched = static_cast<double>(defaults.positions) / static_cast<double>(original);
+  const double factor = rope.number_or("factor", stretched, kFactors);
+  attributes.emplace("rotary_factor", factor);
+  attributes.emplace("rotary_magnitude", yarn_magnitude(rope, factor));
+  attributes.emplace("rotary_beta_fast", rope.number_or("beta_fast", 32, kFactors));
+  attributes.emplace("rotary_beta_slow", rope.number_or("beta_slow", 1, kFactors));
+  attributes.emplace("rotary_truncate", rope.boolean_or("truncate", true));
+}
+
+/// Where a key may stand in two places, the inner one counts.
+double inner_or_outer(ConfigReader& config, std::optional<ConfigReader>& rope, std::string_view inner,
+                      std::string_view outer, double otherwise, NumberRange range) {
+  const double outside = config.number_or(outer, otherwise, range);
+  return rope ? rope->number_or(inner, outside, range) : outside;
+}
+
+}  // namespace
+
+void read_rope(ConfigReader& config, const RopeDefaults& defaults, Attributes& attributes) {
+  const bool before = config.given("rope_scaling"), now = config.given("rope_parameters");
+  if (before && now) config.fail("rope_scaling", "stands beside rope_parameters; give one of them");
+  const std::string_view key = before ? "rope_scaling" : "rope_parameters";
+  std::optional<ConfigReader> rope;
+  if (before || now) rope.emplace(config.object(key));
+  const double base =
+      inner_or_outer(config, rope, "rope_theta", defaults.base_key, defaults.base, {1e-3, 1e15});
+  const double share =
+      inner_or_outer(config, rope, "partial_rotary_factor", defaults.share_key, defaults.share, {0, 1});
+  // Later versions wrote these beside the family's own.
+  if (config.given("rope_theta") && config.number("rope_theta", {1e-3, 1e15}) != base)
+    config.fail("rope_theta", "is another than " + std::string(key) + " or " + std::string(defaults.base_key) +
+                                  " say; give one of them");
+  if (config.given("partial_rotary_factor") && config.number("partial_rotary_factor", {0, 1}) != share)
+    config.fail("partial_rotary_factor", "is another than " + std::string(key) + " or " +
+                                             std::string(defaults.share_key) + " say; give one of them");
+  if (!defaults.partial && share != 1)
+    config.fail(defaults.share_key, "must be 1: " + config.who() + " turns whole heads");
+  const std::string old_type = rope ? rope->text_or("type", "default") : "default";
+  const std::string type = rope ? rope->text_or("rope_type", old_type) : "default";
+  // transformers takes as many pairs as half the turned width has, rounded up, and divides by the width itself.
+  const auto turned = static_cast<std::int64_t>(static_cast<double>(defaults.head_width) * share);
+  const std::int64_t dim = (turned + 1) / 2 * 2;
+  if (dim > defaults.head_width) {
+    config.fail(defaults.share_key == "rotary_pct" ? "rotary_pct" : "head_dim",
+                "heads of " + std::to_string(defaults.head_width) +
+                    " elements have no pairs to turn; give an even width");
+  }
+  attributes.emplace("rotary_dim", dim);
+  if (turned != dim) attributes.emplace("rotary_exponent_dim", turned);
+  attributes.emplace("rotary_base", base);
+  if (type == "default") {
+    if (rope) {
+      // transformers 5 keeps the key it has added to all of them.
+      rope->mentioned("original_max_position_embeddings");
+      rope->finish();
+    }
+    return;
+  }
+  const std::optional<RotaryScaling> scaling = find_enum<RotaryScaling>(type);
+  if (!scaling || *scaling == RotaryScaling::none || !defaults.scaled) {
+    config.fail(key,
+                "the scaling \"" + type + "\" of " + config.who() + " is not built" +
+                    (type == "dynamic" || type == "longrope" || type == "su"
+                         ? ": it follows the length of each sequence"
+                         : "; use default" + std::string(defaults.scaled ? ", linear, llama3 or yarn" : "")));
+  }
+  read_scaling(config, *rope, *scaling, defaults, attributes);
+  rope->finish();
 }
 
 }  // namespace pp::model

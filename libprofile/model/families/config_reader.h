@@ -1,7 +1,9 @@
-// Reads the keys of a config.json one by one, with null as missing, and knows which were read. Private to the
-// families.
+// Reads the keys of a config.json one by one, with null as missing, and knows which were read; what
+// transformers means where a configuration is silent, and which keys say nothing of what a model computes.
+// Private to the families.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/ops/attributes.h"
 
 namespace pp::model {
 
@@ -49,5 +52,38 @@ class ConfigReader {
   ObjectReader reader_;
   std::set<std::string, std::less<>> known_;
 };
+
+/// What transformers' configuration classes take where the document is silent.
+struct ConfigDefaults {
+  std::string_view type;
+  bool tied = false;
+  std::int64_t padding = -1;    ///< -1: none
+  std::int64_t groups = 0;      ///< 0: as many as heads
+  std::int64_t head_width = 0;  ///< 0: width / heads
+  std::int64_t window = 0;
+  double rope_base = 10000;
+  double eps = 1e-6;
+};
+
+/// Of the document's model_type. Throws pp::Error (data) for one that is not built.
+const ConfigDefaults& config_defaults(const Json& config);
+
+/// Where a model comes from, how it is stored, trained, run and sampled.
+std::span<const std::string_view> neutral_keys();
+
+/// What the family takes where the document is silent, and what it calls it.
+struct RopeDefaults {
+  double base = 10000;
+  std::string_view base_key = "rope_theta";
+  double share = 1;  ///< of a head that is turned
+  std::string_view share_key = "partial_rotary_factor";
+  bool partial = false;  ///< a share below 1 is built
+  bool scaled = true;    ///< scalings are built
+  std::int64_t head_width = 1, positions = 1;
+};
+
+/// Adds the attributes of grouped_query_attention. Refused by name: scalings that follow the length of the
+/// sequence (dynamic, longrope), and unknown ones.
+void read_rope(ConfigReader& config, const RopeDefaults& defaults, Attributes& attributes);
 
 }  // namespace pp::model

@@ -8,7 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/json_reader.h"
-#include "libprofile/core/nearest_name.h"
+#include "libprofile/core/text.h"
 #include "libprofile/model/families/catalogue.h"
 
 namespace pp::model {

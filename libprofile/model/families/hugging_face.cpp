@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/model/families/config_defaults.h"
 #include "libprofile/model/families/config_reader.h"
-#include "libprofile/model/families/config_rope.h"
 #include "libprofile/model/families/decoder.h"
 
 namespace pp::model {

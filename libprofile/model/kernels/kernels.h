@@ -1,11 +1,14 @@
-// The kernels of a run: which of LibTorch's run its products of matrices and its convolutions. A choice is made
-// by key alone (task, type, layout, sizes), so the same operation takes the same kernel in every plan, stage
-// and thread.
+// The kernels of a run: which of LibTorch's run its products of matrices and its convolutions. A choice is
+// made by key alone (task, type, layout, sizes), so the same operation takes the same kernel in every plan,
+// stage and thread.
 //
-// Products are caught where LibTorch dispatches them: mm, addmm and bmm on a CPU (products.cpp). So the choice
-// holds for whatever leads there: linear layers, attention's projections, an LSTM's gates, calls of imported
-// models, and autograd's backward of all these. Convolutions ask for theirs (ops/convolution).
+// Products are caught where LibTorch dispatches them: mm, addmm and bmm on a CPU. So the choice holds for
+// whatever leads there: linear layers, attention's projections, an LSTM's gates, calls of imported models,
+// and autograd's backward of all these. Convolutions ask for theirs (ops/convolution).
 #pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <functional>
@@ -13,6 +16,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "libprofile/core/kernel_choice.h"
 
@@ -61,7 +65,16 @@ Kernel chosen_kernel(const KernelKey& key);
 /// 16 on, weight gradients from 1 on, where the two ways cross in `scripts/bench convolution`.
 Kernel usual_kernel(const KernelKey& key);
 
-/// Puts our products in the place of LibTorch's, once; done before main().
-bool register_products();
+/// The operation of a key by itself, on tensors of its own: to time its kernels, and to test them.
+struct KernelCall {
+  /// left, right, and a bias or what is there before; x, weight, and of gradients the output's.
+  std::vector<at::Tensor> inputs;
+  /// Runs the operation as layers do, by the kernel that the thread's scope chooses (UseKernels). Writes over
+  /// no input but the last of product_into and product_added.
+  std::function<at::Tensor()> run;
+};
+
+/// Drawn from N(0, 1), a CPU's, from `generator`.
+KernelCall make_call(const KernelKey& key, const at::Generator& generator);
 
 }  // namespace pp::model

@@ -1,6 +1,16 @@
 #include "libprofile/model/ops/attention.h"
 
+#include <ATen/SDPBackend.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -8,12 +18,16 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <tuple>
 
+#include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
-#include "libprofile/model/ops/fused_attention.h"
+#include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
 
@@ -142,5 +156,143 @@ constexpr std::array kAttentionRows{
 }  // namespace
 
 std::span<const Row> attention_rows() { return kAttentionRows; }
+
+namespace {
+
+enum class FusedKernel { cpu, flash, memory_efficient };
+
+constexpr double kNoDropout = 0;
+constexpr std::int64_t kAlignment = 8;      // of the width: others are padded by scaled_dot_product_attention
+constexpr std::int64_t kMostOfFlash = 192;  // of the width, whose backward every card has
+
+/// [n, groups, k, d] -> [n, heads, k, d]
+at::Tensor for_each_head(const at::Tensor& x, std::int64_t heads) {
+  if (x.size(1) == heads) return x;
+  return x.unsqueeze(2).expand({-1, -1, heads / x.size(1), -1, -1}).flatten(1, 2);
+}
+
+/// Its backward.
+at::Tensor summed_by_group(const at::Tensor& gradient, std::int64_t groups) {
+  if (gradient.size(1) == groups) return gradient;
+  return gradient.unflatten(1, {groups, -1}).sum(2);
+}
+
+at::SDPBackend choice_for(const Attending& a, const at::Tensor& keys, const at::Tensor& values) {
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(a.queries, keys, values, std::nullopt, kNoDropout,
+                                                           a.causal, a.factor,
+                                                           /*enable_gqa=*/keys.size(1) != a.queries.size(1)));
+}
+
+std::optional<FusedKernel> kernel_for(const Attending& a) {
+  const std::int64_t width = a.queries.size(3);
+  if (width != a.values.size(3)) return std::nullopt;
+  if (a.queries.is_cpu()) return FusedKernel::cpu;
+  if (a.mask.defined() || width % kAlignment != 0 || a.queries.size(2) != a.keys.size(2)) return std::nullopt;
+  if (at::autocast::is_autocast_enabled(a.queries.device().type())) return std::nullopt;
+  at::SDPBackend choice = choice_for(a, a.keys, a.values);
+  // Keys of groups are for FlashAttention alone; repeated they are as the queries.
+  if (choice == at::SDPBackend::math && a.keys.size(1) != a.queries.size(1))
+    choice = choice_for(a, a.queries, a.queries);
+  if (choice == at::SDPBackend::flash_attention && width <= kMostOfFlash) return FusedKernel::flash;
+  if (choice == at::SDPBackend::efficient_attention) return FusedKernel::memory_efficient;
+  return std::nullopt;
+}
+
+FusedKernel certain_kernel(const Attending& a) {
+  if (const auto kernel = kernel_for(a)) return *kernel;
+  throw Error(ErrorKind::internal, "attention: no fused kernel takes these heads");
+}
+
+}  // namespace
+
+bool can_fuse(const Attending& attending) { return kernel_for(attending).has_value(); }
+
+Fused attend_fused(const Attending& a) {
+  const FusedKernel kernel = certain_kernel(a);
+  Fused fused;
+  if (kernel == FusedKernel::cpu) {
+    std::tie(fused.mixed, fused.log_sum_exp) = at::_scaled_dot_product_flash_attention_for_cpu(
+        a.queries, a.keys, a.values, kNoDropout, a.causal, optional_mask(a.mask), a.factor);
+  } else if (kernel == FusedKernel::flash) {
+    auto [mixed, log_sum_exp, first_queries, first_keys, queries, keys, seed, offset, scores] =
+        at::_scaled_dot_product_flash_attention(a.queries, a.keys, a.values, kNoDropout, a.causal,
+                                                /*return_debug_mask=*/false, a.factor);
+    fused = {mixed, log_sum_exp, seed, offset};
+  } else {
+    const std::int64_t heads = a.queries.size(1);
+    auto [mixed, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        a.queries, for_each_head(a.keys, heads), for_each_head(a.values, heads), std::nullopt,
+        /*compute_log_sumexp=*/true, kNoDropout, a.causal, a.factor);
+    fused = {mixed, log_sum_exp, seed, offset};
+  }
+  return fused;
+}
+
+std::array<at::Tensor, 3> fused_backward(const Attending& a, const Fused& fused, const at::Tensor& gradient) {
+  const FusedKernel kernel = certain_kernel(a);
+  if (kernel == FusedKernel::cpu) {
+    auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        gradient, a.queries, a.keys, a.values, fused.mixed, fused.log_sum_exp, kNoDropout, a.causal,
+        optional_mask(a.mask), a.factor);
+    return {queries, keys, values};
+  }
+  if (kernel == FusedKernel::flash) {
+    auto [queries, keys, values] = at::_scaled_dot_product_flash_attention_backward(
+        gradient, a.queries, a.keys, a.values, fused.mixed, fused.log_sum_exp, /*cum_seq_q=*/{},
+        /*cum_seq_k=*/{}, a.queries.size(2), a.keys.size(2), kNoDropout, a.causal, fused.seed, fused.offset,
+        a.factor);
+    return {queries, keys, values};
+  }
+  const std::int64_t heads = a.queries.size(1), groups = a.keys.size(1);
+  auto [queries, keys, values, bias] = at::_scaled_dot_product_efficient_attention_backward(
+      gradient, a.queries, for_each_head(a.keys, heads), for_each_head(a.values, heads), /*attn_bias=*/{},
+      fused.mixed, fused.log_sum_exp, fused.seed, fused.offset, kNoDropout,
+      /*grad_input_mask=*/{true, true, true, false}, a.causal, a.factor);
+  return {queries, summed_by_group(keys, groups), summed_by_group(values, groups)};
+}
+
+std::int64_t position_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t max_distance,
+                             Sight sight) {
+  std::int64_t first = 0;
+  std::int64_t apart = std::max<std::int64_t>(-distance, 0);
+  if (sight == Sight::both_sides) {
+    buckets /= 2;
+    first = distance > 0 ? buckets : 0;
+    apart = std::abs(distance);
+  }
+  const std::int64_t exact = buckets / 2;
+  if (apart < exact) return first + apart;
+  const double near = static_cast<double>(exact);
+  const double share =
+      std::log2(static_cast<double>(apart) / near) / std::log2(static_cast<double>(max_distance) / near);
+  const auto shared = static_cast<std::int64_t>(share * static_cast<double>(buckets - exact));
+  return first + std::min(exact + shared, buckets - 1);
+}
+
+at::Tensor position_bias(const at::Tensor& table, std::int64_t length, std::int64_t max_distance, Sight sight) {
+  const at::Tensor bucket_of = at::empty({2 * length - 1}, at::kLong);  // of key - query from 1 - length on
+  auto* next = bucket_of.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t distance = 1 - length; distance < length; ++distance)
+    *next++ = position_bucket(distance, table.size(1), max_distance, sight);
+  const at::Tensor by_distance = table.transpose(1, 2).index_select(2, bucket_of.to(table.device()));
+  return by_distance.unfold(2, length, 1).flip(2);  // the first query's row is the last window
+}
+
+namespace {
+
+// Any [n, ...] -> [n, buckets, heads], the weight for every sample
+Forward relative_position_bias(const Attributes& /*attributes*/) {
+  return [](TensorSpan inputs, TensorSpan weights, LayerContext& /*context*/) -> Tensors {
+    return {weights[0].unsqueeze(0).expand({inputs[0].size(0), -1, -1})};
+  };
+}
+
+constexpr std::array kRelativePositionRows{
+    Row{"relative_position_bias", relative_position_bias, initialise_normal},
+};
+
+}  // namespace
+
+std::span<const Row> relative_position_rows() { return kRelativePositionRows; }
 
 }  // namespace pp::model::ops

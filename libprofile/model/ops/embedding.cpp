@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/gradient_sums.h"
 #include "libprofile/model/ops/forward.h"
-#include "libprofile/model/weight_sums.h"
 
 namespace pp::model::ops {
 namespace {

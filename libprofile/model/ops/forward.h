@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/model/gradient_sums.h"
 #include "libprofile/model/ops.h"
-#include "libprofile/model/sole_owner.h"
 
 namespace pp::model::ops {
 

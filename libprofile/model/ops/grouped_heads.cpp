@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "libprofile/core/ops/attributes.h"
-#include "libprofile/core/ops/choices.h"
 
 namespace pp::model::ops {
 

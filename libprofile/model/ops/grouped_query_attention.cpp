@@ -15,9 +15,8 @@
 
 #include "libprofile/model/ops/attention.h"
 #include "libprofile/model/ops/forward.h"
-#include "libprofile/model/ops/fused_attention.h"
 #include "libprofile/model/ops/grouped_heads.h"
-#include "libprofile/model/ops/root_mean_square.h"
+#include "libprofile/model/ops/normalisation.h"
 #include "libprofile/model/ops/rotary.h"
 
 namespace pp::model::ops {

@@ -1,4 +1,5 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
@@ -6,12 +7,32 @@
 
 #include <array>
 
-#include "libprofile/model/ops/aligned_sides.h"
+#include "libprofile/model/gradient_sums.h"
 #include "libprofile/model/ops/forward.h"
-#include "libprofile/model/weight_sums.h"
 
 namespace pp::model::ops {
 namespace {
+
+// Sizes as a GPU's tensor cores want them: cuBLAS has fast kernels for half types where sides are multiples of
+// eight and rows begin at multiples of 16 bytes; a vocabulary of 50,257 has neither.
+constexpr std::int64_t kSide = 8;
+constexpr std::int64_t kLeastElements = 1 << 18;  // below, a launch more costs more than a slow kernel
+
+/// How many columns a matrix [rows, columns] of this type and device lacks to the next such side; 0 also where
+/// a copy would cost more than it brings.
+std::int64_t missing_columns(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
+  if (!options.device().is_cuda() || options.dtype().itemsize() != 2 || rows * columns < kLeastElements)
+    return 0;
+  return (kSide - columns % kSide) % kSide;
+}
+
+/// With `more` columns or rows of zeros behind the others; 0: `matrix` itself.
+at::Tensor with_columns(const at::Tensor& matrix, std::int64_t more) {
+  return more == 0 ? matrix : at::constant_pad_nd(matrix, {0, more});
+}
+at::Tensor with_rows(const at::Tensor& matrix, std::int64_t more) {
+  return more == 0 ? matrix : at::constant_pad_nd(matrix, {0, 0, 0, more});
+}
 
 /// [..., width] -> [all others, width]
 at::Tensor rows(const at::Tensor& x) { return x.flatten(0, -2); }

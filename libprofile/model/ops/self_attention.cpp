@@ -4,10 +4,8 @@
 #include <array>
 
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/gradient_sums.h"
 #include "libprofile/model/ops/attention.h"
-#include "libprofile/model/ops/fused_attention.h"
-#include "libprofile/model/ops/relative_position.h"
-#include "libprofile/model/weight_sums.h"
 
 namespace pp::model::ops {
 namespace {

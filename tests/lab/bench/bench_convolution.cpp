@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "libprofile/device/process.h"
-#include "libprofile/model/ops/convolution_product.h"
+#include "libprofile/model/ops/convolution_kernels.h"
 #include "tests/lab/bench/measure.h"
 
 namespace {

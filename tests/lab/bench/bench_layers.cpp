@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/device/threads.h"
+#include "libprofile/device/process.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/segment.h"
 #include "tests/support/allocation_count.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "libprofile/device/process.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/ops.h"

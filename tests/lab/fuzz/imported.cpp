@@ -12,10 +12,10 @@
 #include <numeric>
 
 #include "libprofile/core/file.h"
-#include "libprofile/measure/batch.h"
-#include "libprofile/model/bindable.h"
+#include "libprofile/measure/batch_source.h"
 #include "libprofile/model/ops.h"
 #include "libprofile/model/segment.h"
+#include "libprofile/model/segment_plan.h"
 #include "tests/lab/fuzz/campaign.h"
 #include "tests/lab/fuzz/mutate_json.h"
 #include "tests/lab/fuzz/mutate_text.h"

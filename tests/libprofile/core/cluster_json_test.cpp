@@ -1,7 +1,6 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/cluster.h"
-#include "libprofile/core/device_name.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/core/golden.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "libprofile/core/cluster_scale.h"
+#include "libprofile/core/cluster.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
-#include "libprofile/core/ops/op_markdown.h"
+#include "libprofile/core/ops/op_table.h"
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
 

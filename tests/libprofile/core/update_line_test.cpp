@@ -1,4 +1,4 @@
-#include "libprofile/core/update_line.h"
+#include "libprofile/core/profile.h"
 
 #include "tests/support/doctest.h"
 

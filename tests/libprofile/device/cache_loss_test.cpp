@@ -1,4 +1,4 @@
-#include "libprofile/device/cache_loss.h"
+#include "libprofile/device/reference_kernel.h"
 
 #include "tests/libprofile/measure/fakes.h"
 #include "tests/support/doctest.h"

@@ -1,10 +1,9 @@
-#include "libprofile/device/control_groups.h"
+#include "libprofile/device/machine.h"
 
 #include <filesystem>
 #include <string>
 
 #include "libprofile/core/file.h"
-#include "libprofile/device/cores.h"
 #include "tests/support/process.h"
 
 #include "tests/support/doctest.h"

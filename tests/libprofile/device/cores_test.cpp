@@ -1,4 +1,4 @@
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 
 #include <sched.h>
 

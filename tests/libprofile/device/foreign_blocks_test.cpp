@@ -1,5 +1,5 @@
 // The books of blocks that CUDA's allocator reports, with reports by hand: no device is needed.
-#include "libprofile/device/foreign_blocks.h"
+#include "libprofile/device/memory_books.h"
 
 #include <ATen/ops/empty.h>
 

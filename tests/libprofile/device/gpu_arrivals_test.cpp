@@ -1,5 +1,5 @@
 // Memory for what arrives from another device: which of it is used again, and behind whom.
-#include "libprofile/device/arrivals.h"
+#include "libprofile/device/queued_work.h"
 
 #include <c10/core/DeviceGuard.h>
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/recording.h"
+#include "libprofile/device/queued_work.h"
 #include "tests/support/torch_test.h"
 
 #include "tests/support/gpu.h"

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/device_event.h"
 #include "libprofile/device/hand_over.h"
+#include "libprofile/device/queued_work.h"
 
 namespace pp::test {
 

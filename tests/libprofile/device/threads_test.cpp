@@ -1,4 +1,4 @@
-#include "libprofile/device/threads.h"
+#include "libprofile/device/process.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>

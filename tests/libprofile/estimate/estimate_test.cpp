@@ -7,7 +7,7 @@
 #include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
-#include "libprofile/core/update_line.h"
+#include "libprofile/core/profile.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/catalogue.h"

@@ -1,4 +1,4 @@
-#include "libprofile/measure/batch.h"
+#include "libprofile/measure/batch_source.h"
 
 #include <ATen/ops/equal.h>
 

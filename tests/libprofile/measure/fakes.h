@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/device/clock.h"
+#include "libprofile/device/timer.h"
 #include "libprofile/measure/profiler.h"
 
 namespace pp::profile::test {

@@ -1,4 +1,4 @@
-#include "libprofile/measure/model_parts.h"
+#include "libprofile/measure/profiled_devices.h"
 
 #include "libprofile/model/families/families.h"
 #include "tests/support/torch_test.h"

@@ -1,4 +1,4 @@
-#include "libprofile/measure/reference_drift.h"
+#include "libprofile/measure/findings.h"
 
 #include <vector>
 

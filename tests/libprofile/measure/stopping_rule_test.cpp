@@ -1,4 +1,4 @@
-#include "libprofile/measure/stopping_rule.h"
+#include "libprofile/measure/statistics.h"
 
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "libprofile/device/threads.h"
+#include "libprofile/device/process.h"
 #include "libprofile/model/segment_plan.h"
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"

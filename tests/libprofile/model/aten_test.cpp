@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
-#include "libprofile/model/bindable.h"
 #include "libprofile/model/parameters.h"
 #include "libprofile/model/segment.h"
+#include "libprofile/model/segment_plan.h"
 #include "tests/support/torch_test.h"
 
 namespace aten_test {

@@ -1,6 +1,6 @@
 // Convolutions as products of matrices against LibTorch's own, forward, both gradients, and the limits of their
 // use.
-#include "libprofile/model/ops/convolution_product.h"
+#include "libprofile/model/ops/convolution_kernels.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/conv2d.h>

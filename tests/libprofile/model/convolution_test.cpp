@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "libprofile/core/model/model_graph.h"
-#include "libprofile/model/weight_sums.h"
+#include "libprofile/model/gradient_sums.h"
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/support/torch_test.h"
 

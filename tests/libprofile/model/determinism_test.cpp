@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "libprofile/core/model/model_graph.h"
-#include "libprofile/model/aten/nondeterministic.h"
 #include "libprofile/model/determinism.h"
 #include "libprofile/model/ops.h"
 #include "tests/libprofile/model/op_cases.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "libprofile/model/weight_sums.h"
+#include "libprofile/model/gradient_sums.h"
 
 #include "tests/libprofile/model/op_cases.h"
 #include "tests/libprofile/model/op_run.h"

@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "libprofile/core/model/index_limit.h"
-#include "libprofile/device/threads.h"
+#include "libprofile/core/model/model_traits.h"
+#include "libprofile/device/process.h"
 
 namespace pp::model::test {
 namespace {

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/model/kernels/kernel_call.h"
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
 #include "tests/libprofile/model/op_cases.h"

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "libprofile/device/hand_over.h"
+#include "libprofile/model/gradient_sums.h"
 #include "libprofile/model/segment.h"
-#include "libprofile/model/sole_owner.h"
 #include "tests/libprofile/model/counting_allocator.h"
 #include "tests/libprofile/model/graph_builder.h"
 #include "tests/libprofile/model/op_cases.h"

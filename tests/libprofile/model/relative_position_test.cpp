@@ -1,4 +1,4 @@
-#include "libprofile/model/ops/relative_position.h"
+#include "libprofile/model/ops/attention.h"
 
 #include <ATen/ops/randn.h>
 

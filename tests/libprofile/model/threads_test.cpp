@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "libprofile/device/threads.h"
+#include "libprofile/device/process.h"
 #include "tests/libprofile/model/harness.h"
 #include "tests/libprofile/model/models.h"
 #include "tests/support/torch_test.h"

@@ -1,5 +1,5 @@
 // Sums of weight gradients, by hand.
-#include "libprofile/model/weight_sums.h"
+#include "libprofile/model/gradient_sums.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>

@@ -1,4 +1,4 @@
-#include "libprofile/report/layer_blocks.h"
+#include "libprofile/report/layer_rows.h"
 
 #include "tests/libprofile/report/profiles.h"
 

@@ -1,5 +1,5 @@
 // Labels that the loss does not count, in files.
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "librun/data/readers.h"
 #include "tests/librun/data/data_case.h"
 #include "tests/librun/data_bytes.h"

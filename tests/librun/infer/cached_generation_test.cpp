@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libprofile/core/file.h"
-#include "libprofile/core/model/by_position.h"
+#include "libprofile/core/model/model_traits.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "librun/checkpoint/weights.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/device/cores.h"
+#include "libprofile/device/machine.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_test.h"
 

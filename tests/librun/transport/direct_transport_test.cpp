@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "libprofile/device/compute_device.h"
-#include "libprofile/device/recording.h"
+#include "libprofile/device/queued_work.h"
 #include "librun/links/local_links.h"
 #include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libprofile/core/error.h"
-#include "libprofile/core/model/index_limit.h"
+#include "libprofile/core/model/model_traits.h"
 #include "tests/librun/imported_models.h"
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "libprofile/core/model/draws.h"
+#include "libprofile/core/model/model_traits.h"
 
 #include "libprofile/core/ops/op_table.h"
 #include "tests/support/doctest.h"

@@ -1,8 +1,8 @@
 // Layers that are small graphs, calls of LibTorch, and scopes: read, written and checked without Torch.
 #include <nlohmann/json.hpp>
 
-#include "libprofile/core/model/index_limit.h"
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/model/model_traits.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/librun/imported_models.h"
 #include "tests/support/doctest.h"

@@ -1,5 +1,5 @@
 // The importer reads the table of operations from a file, which must be this table.
-#include "libprofile/core/ops/op_json.h"
+#include "libprofile/core/ops/op_table.h"
 
 #include <nlohmann/json.hpp>
 
