@@ -1,4 +1,4 @@
-// pp-run launch: which ranks on which hosts, by which command; and one training that it really starts.
+// pp-run launch: which ranks on which hosts, by which command. What it prints: launching.txt.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -6,22 +6,17 @@
 #include "apps/run/launch_command.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
-#include "tests/apps/run_checked.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/librun/models.h"
+#include "tests/support/doctest.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
-
-#include "tests/support/doctest.h"
-#include "tests/support/skip.h"
 
 namespace launch_test {
 namespace {
 
 using namespace pp::run_tool;
-using pp::test::Outcome;
 using Words = std::vector<std::string>;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A stage for each worker; the devices have these nodes.
 pp::plan::Plan plan_on(const std::vector<std::string>& nodes) {
@@ -46,12 +41,7 @@ Words command(const pp::plan::Plan& plan, const std::vector<Host>& hosts, Launch
 
 template <class Call>
 std::string refusal(Call&& call) {
-  try {
-    call();
-  } catch (const pp::Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return pp::test::error_of([&] { call(); });
 }
 
 }  // namespace
@@ -168,112 +158,6 @@ TEST_SUITE("apps/launch") {
 
   TEST_CASE("a command is printed as a shell reads it") {
     CHECK(shell_text({"a", "--b=c", "d e", "it's", ""}) == "a --b=c 'd e' 'it'\\''s' ''");
-  }
-}
-
-namespace {
-
-/// A plan of two workers and a hosts file of this machine.
-struct LaunchFolder : pp::test::TemporaryFolder {
-  LaunchFolder() {
-    pp::write_file(path() / "plan.json", pp::dump_json(pp::plan::to_json(plan_on({"", ""}))));
-    pp::write_file(path() / "hosts.txt", "localhost slots=2\n");
-  }
-  Outcome run(Words arguments, const Words& environment = {}) const {
-    Words all = environment;
-    all.emplace_back("OMPI_ALLOW_RUN_AS_ROOT=1");
-    all.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
-    all.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // of Open MPI
-    all.push_back(tool());
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return pp::test::run_checked("/usr/bin/env", all, path());
-  }
-  static std::string tool() { return pp::test::program("pp-run"); }
-};
-
-}  // namespace
-
-TEST_SUITE("apps/launch") {
-  TEST_CASE("launched on two ranks of this host, a training writes the weights of one process") {
-    if (std::string_view(PP_MPIRUN).empty()) return pp::test::skip("built without MPI");
-    const LaunchFolder folder;
-    const Words training{"--data", "synthetic", "--synthetic-samples", "96", "--steps", "12", "--seed", "7"};
-    Words alone{"plan.json", "--save-weights", "alone"};
-    alone.insert(alone.end(), training.begin(), training.end());
-    REQUIRE(folder.run(alone).code == 0);
-    Words launched{"launch", "plan.json", "--hosts", "hosts.txt", "--", "--save-weights", "ranks"};
-    launched.insert(launched.end(), training.begin(), training.end());
-    const Outcome outcome = folder.run(launched);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.code == 0);
-    CHECK(has(outcome.err, "2 workers on 2 ranks: 0, 1"));
-    CHECK_FALSE(has(outcome.err, "is shared by"));  // the ranks share out the cores
-    CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
-  }
-
-  TEST_CASE("--print shows the command and starts nothing; Slurm's variables choose srun") {
-    const LaunchFolder folder;
-    const Words arguments{"launch", "plan.json", "--hosts", "hosts.txt", "--print", "--", "--data", "my data"};
-    const Outcome outcome = folder.run(arguments, {"SLURM_JOB_ID=17"});
-    CHECK(outcome.code == 0);
-    CHECK(has(outcome.out, "srun --mpi=pmi"));
-    CHECK(has(outcome.out,
-              " --ntasks=2 --nodes=1 --distribution=arbitrary --nodelist=localhost,localhost "
-              "--cpus-per-task=1 --cpu-bind=none " +
-                  LaunchFolder::tool() + " train plan.json --data 'my data'\n"));
-    Words json = arguments;
-    json[4] = "--json";
-    CHECK(pp::parse_json(folder.run(json, {"SLURM_JOB_ID=17"}).out).at(2) == "--ntasks=2");
-  }
-
-  TEST_CASE("what launch cannot do is said with exit code 2") {
-    const LaunchFolder folder;
-    const auto error = [&](const Words& arguments) {
-      const Outcome outcome = folder.run(arguments, {"PATH=/nowhere"});
-      CHECK(outcome.code == 2);
-      return outcome.err;
-    };
-    CHECK(has(error({"launch", "plan.json", "--hosts", "none.txt"}), "pp-run: error: none.txt: "));
-    CHECK(has(error({"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "ssh"}),
-              "--launcher: unknown name \"ssh\""));
-    CHECK(
-        error({"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "srun"}) ==
-        "pp-run: error: srun: No such file or directory; install it, or choose another by --launcher: mpirun, "
-        "mpich, srun\n");
-    pp::write_file(folder.path() / "hosts.txt", "localhost slots=1\nno-such-host.invalid slots=1\n");
-    CHECK(has(
-        error({"launch", "plan.json", "--hosts", "hosts.txt", "--launcher", "mpirun"}),
-        "hosts.txt: no address is known for no-such-host.invalid; correct the file, unless ~/.ssh/config has "
-        "such a host\n"));
-    pp::write_file(folder.path() / "hosts.txt", "localhost slots=x\n");
-    CHECK(
-        has(error({"launch", "plan.json", "--hosts", "hosts.txt"}), "pp-run: error: hosts.txt: line 1: slots"));
-  }
-
-  TEST_CASE("a build without MPI trains alone, and says under mpirun and to launch what it lacks") {
-    const LaunchFolder folder;
-    const auto run = [&](const Words& environment, Words arguments) {
-      Words all = environment;
-      all.emplace_back(pp::test::program("pp-run-without-mpi"));
-      all.insert(all.end(), arguments.begin(), arguments.end());
-      return pp::test::run_checked("/usr/bin/env", all, folder.path());
-    };
-    const Words training{"plan.json", "--data", "synthetic", "--steps", "2"};
-    CHECK(run({}, training).code == 0);
-    const Outcome ranks = run({"OMPI_COMM_WORLD_SIZE=2"}, training);
-    CHECK(ranks.code == 2);
-    CHECK(ranks.err ==
-          "pp-run: error: this build has no MPI; install it (Debian: libopenmpi-dev), configure again "
-          "with -DPP_MPI=ON and build\n");
-    CHECK(run({"PMIX_RANK=1", "SLURM_STEP_NUM_TASKS=2"}, training).code == 2);
-    // In a shell that srun or mpirun has started, alone.
-    CHECK(run({"PMIX_RANK=0", "SLURM_STEP_NUM_TASKS=1", "PMI_RANK=0", "PMI_SIZE=1", "OMPI_COMM_WORLD_SIZE=1"},
-              training)
-              .code == 0);
-    const Outcome launched = run({}, {"launch", "plan.json", "--hosts", "hosts.txt"});
-    CHECK(launched.code == 2);
-    CHECK(has(launched.err, "this build has no MPI"));
-    CHECK(has(run({}, {"--version"}).out, "\nMPI: not in this build\n"));
   }
 }
 

@@ -183,31 +183,6 @@ TEST_SUITE("apps/ranks") {
     }
   }
 
-  // fc1 of 64 rows is cut (librun/stage/shards_test.cpp), by ranks as by threads.
-  TEST_CASE(
-      "replicas on ranks share the optimizer's state: the weights of whole states, resumed by threads, too") {
-    if (without_mpi()) return;
-    PlanSpec spec{.model = pp::test::skip_mlp(64),
-                  .cuts = {2},
-                  .replicas = {1, 3},
-                  .mini_batch = 12,
-                  .optimizer = pp::plan::OptimizerName::adamw};
-    const RankFolder whole(spec);
-    spec.shard = pp::plan::Shard::optimizer;
-    const RankFolder folder(spec);
-    const auto ok = [](const Outcome& outcome) {
-      CAPTURE(outcome.err);
-      REQUIRE(outcome.code == 0);
-    };
-    ok(whole.alone({"--steps", "6", "--clip-norm", "0.5", "--save-weights", "alone"}));
-    ok(folder.on(4, {"--steps", "6", "--clip-norm", "0.5", "--save-weights", "ranks"}));
-    ok(folder.on(4, {"--steps", "3", "--clip-norm", "0.5", "--checkpoint", "ck"}));
-    ok(folder.alone({"--steps", "6", "--clip-norm", "0.5", "--resume", "ck", "--save-weights", "resumed"}));
-    const std::string expected = pp::read_file(whole.path() / "alone");
-    CHECK(pp::read_file(folder.path() / "ranks") == expected);
-    CHECK(pp::read_file(folder.path() / "resumed") == expected);
-  }
-
   TEST_CASE("one rank speaks: the placement, one summary, one report") {
     if (without_mpi()) return;
     const RankFolder folder(three_stages());
@@ -234,17 +209,6 @@ TEST_SUITE("apps/ranks") {
     const Outcome resumed = folder.on(2, {"--steps", "4", "--resume", "nowhere"});
     CHECK(resumed.code == 2);
     CHECK(has(resumed.err, "pp-run: error: nowhere: no checkpoint to go on from"));
-  }
-
-  TEST_CASE("checkpoints of three ranks go on on two, with the bytes of a run that went through") {
-    if (without_mpi()) return;
-    const RankFolder folder(three_stages());
-    REQUIRE(folder.alone({"--steps", "12", "--save-weights", "whole"}).code == 0);
-    REQUIRE(folder.on(3, {"--steps", "7", "--checkpoint", "ck", "--every", "3"}).code == 0);
-    const Outcome outcome = folder.on(2, {"--steps", "12", "--resume", "ck", "--save-weights", "resumed"});
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.code == 0);
-    CHECK(pp::read_file(folder.path() / "resumed") == pp::read_file(folder.path() / "whole"));
   }
 
   // Twenty with PP_RANKS=all. A process that is killed or crashes is noticed by mpirun, one that hangs by the
@@ -375,28 +339,6 @@ TEST_SUITE("apps/ranks") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     CHECK(pp::read_file(folder.path() / "ranks") == pp::read_file(folder.path() / "alone"));
-  }
-
-  TEST_CASE("hogwild is one process: said once, with exit code 2") {
-    if (without_mpi()) return;
-    const Outcome outcome = RankFolder(served("hogwild")).on(2, {"--momentum", "0", "--steps", "4"});
-    CHECK(outcome.code == 2);
-    CHECK(count_of(outcome.err,
-                   "pp-run: error: schedule hogwild: its replicas change the same memory without a lock, and 2 "
-                   "ranks share none; start it without mpirun, or plan with downpour\n") == 1);
-    CHECK(count_of(outcome.err, "pp-run: error") == 1);
-  }
-
-  TEST_CASE("inference under mpirun is refused") {
-    if (without_mpi()) return;
-    const RankFolder folder(three_stages());
-    const Outcome outcome =
-        pp::test::run_checked("/usr/bin/env",
-                              {"OMPI_COMM_WORLD_SIZE=2", pp::test::RunFolder::tool().string(), "infer",
-                               "plan.json", "--data", "synthetic", "--random-weights", "-o", "o"},
-                              folder.path());
-    CHECK(outcome.code == 2);
-    CHECK(outcome.err == "pp-run: error: pp-run infer is one process; start it without mpirun\n");
   }
 }
 

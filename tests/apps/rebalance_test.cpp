@@ -2,7 +2,6 @@
 #include "apps/run/keep_going/rebalance.h"
 
 #include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -173,21 +172,6 @@ TEST_SUITE("apps/rebalance") {
     CHECK(has(outcome.err, "the plan: 1f1b, layers per stage "));
     CHECK(has(outcome.err, "(ck/launch/plan-2.json)\n"));
     CHECK(has(outcome.err, "so the weights keep their bits; a restart takes "));
-  }
-
-  TEST_CASE("it is refused without --keep-going and without the profile") {
-    const pp::test::RunFolder folder;
-    const auto refusal = [&](const Words& more) {
-      Words words{"plan.json", "--steps", "4", "--rebalance", "10min"};
-      words.insert(words.end(), more.begin(), more.end());
-      const Outcome outcome = folder.run(words);
-      CHECK(outcome.code == 2);
-      return outcome.err;
-    };
-    CHECK(has(refusal({}), "--rebalance belongs to --keep-going; add that"));
-    CHECK(has(refusal({"--keep-going", "--checkpoint", "ck"}),
-              "--keep-going: --rebalance plans anew with the profile that the plan was made from; give it with "
-              "--profile FILE"));
   }
 }
 

@@ -227,25 +227,7 @@ TEST_SUITE("librun/check") {
         "other; list updates by ascending stage, or plan with --shard none");
   }
 
-  TEST_CASE("what needs all gradients of a step at once is refused with asynchronous schedules") {
-    PlanSpec spec = small();
-    spec.schedule = "pipedream";
-    spec.micro_batches = 1;
-    const auto refused = [&](auto change) {
-      run::RunOptions options = synthetic();
-      change(options);
-      return refusal(make_plan(spec), options).first;
-    };
-    CHECK(refused([](auto& o) { o.accumulate = 2; }) ==
-          "--accumulate: schedule pipedream is asynchronous, its updates stand in the plan; plan with "
-          "macrobatch, "
-          "or with a synchronous schedule");
-    CHECK(refused([](auto& o) { o.on_nan = run::OnNan::skip; }) ==
-          "--on-nan: the stages of schedule pipedream are updated at different times, so there is no decision "
-          "over all of them; plan with a synchronous schedule");
-  }
-
-  TEST_CASE("losses are scaled by a number above 0, and where all workers can decide of a step") {
+  TEST_CASE("losses are scaled by a number above 0, and dynamic scales skip steps") {
     CHECK(refused_options([](auto& o) { o.loss_scale = 0; }) == "loss_scale = 0: must be above 0");
     CHECK(refused_options([](auto& o) {
             o.autocast = Autocast::float16;
@@ -253,16 +235,6 @@ TEST_SUITE("librun/check") {
           }) ==
           "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
           "finite; leave --on-nan out, or give a --loss-scale");
-    PlanSpec spec = small();
-    spec.schedule = "pipedream";
-    spec.mini_batch = 4;
-    spec.micro_batches = 1;
-    run::RunOptions options = synthetic();
-    options.autocast = Autocast::float16;
-    CHECK(refusal(make_plan(spec), options).first.starts_with("--autocast float16: the stages of schedule "));
-    options.autocast.reset();
-    options.loss_scale = 8;
-    CHECK(refusal(make_plan(spec), options).first.starts_with("--loss-scale: the stages of schedule "));
   }
 
   TEST_CASE("autocast is from float32") {

@@ -74,41 +74,6 @@ TEST_SUITE("librun/equality") {
     CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) != "");
   }
 
-  TEST_CASE("gradients whose norm over all stages is too large are scaled as on the single device") {
-    // The first model has weights with copies in two stages, the second one batch norm.
-    for (PlanSpec spec : {PlanSpec{.model = test::shared_mlp(), .cuts = {5}},
-                          PlanSpec{.model = test::residual_net(), .cuts = {4, 9}}}) {
-      CAPTURE(spec.model.name);
-      for (const char* schedule : {"1f1b", "gpipe"}) {
-        spec.schedule = schedule;
-        run::RunOptions options = short_run();
-        const test::Trained free = test::train_alone(make_plan(spec), options);
-        options.clip_norm = 1e6;  // never reached
-        CHECK(test::first_difference(free.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
-        options.clip_norm = 0.05;  // always exceeded
-        const test::Trained expected = test::train_alone(make_plan(spec), options);
-        CHECK(test::first_difference(free.tensors, expected.tensors) != "");
-        const test::Run found = test::run_plan(make_plan(spec), options);
-        CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-        CHECK(found.report.step_losses == expected.losses);
-      }
-    }
-    PlanSpec replicated{.model = test::mlp(2), .cuts = {2}, .replicas = {2, 1}};
-    run::RunOptions options = short_run();
-    options.clip_norm = 0.05;
-    const test::Trained expected = test::train_alone(make_plan(replicated), options);
-    CHECK(test::largest_difference(expected.tensors, test::run_plan(make_plan(replicated), options).tensors) <
-          1e-6);
-  }
-
-  TEST_CASE("tied weights in one stage: the uses are added in ascending layer order") {
-    const PlanSpec spec{
-        .model = model::build_family("transformer:layers=1,width=16,heads=2,vocabulary=20,sequence=8,tied=1")};
-    const run::RunOptions options = short_run();
-    const test::Trained expected = test::train_alone(make_plan(spec), options);
-    CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
-  }
-
   TEST_CASE("imported layers: pp-run says which tensors start as a guess") {
     test::SilentObserver observer;
     test::run_checked(make_plan({.model = test::imported_attention()}), short_run(), observer);
@@ -131,17 +96,6 @@ TEST_SUITE("librun/equality") {
                                          "transformer.h.0.attn.qkv.bias", "transformer.h.0.attn.qkv.weight",
                                          "transformer.h.0.attn.table", "transformer.ln_f.bias",
                                          "transformer.ln_f.weight", "transformer.wte.weight"});
-  }
-
-  TEST_CASE("channels last: one stage has the contiguous single device's values") {
-    for (const ModelGraph& model : {test::residual_net(), model::build_family("lenet5:image=12")}) {
-      CAPTURE(model.name);
-      PlanSpec spec{.model = model, .dtype = DType::float64};
-      const test::Trained contiguous = test::train_alone(make_plan(spec), short_run());
-      spec.memory_format = MemoryFormat::channels_last;
-      const test::Run one = test::run_plan(make_plan(spec), short_run());
-      CHECK(test::largest_difference(contiguous.tensors, one.tensors) < 1e-9);
-    }
   }
 
   // Steps on the same samples, whose loss falls; a number of bfloat16 has 8 bits.
@@ -181,33 +135,6 @@ TEST_SUITE("librun/equality") {
     for (const auto& [name, tensor] : half.tensors) CHECK((tensor.scalar_type() == at::kFloat));
     CHECK(half.report.step_losses.back() == doctest::Approx(whole.report.step_losses.back()).epsilon(0.02));
     CHECK(half.report.step_losses.back() != whole.report.step_losses.back());
-  }
-
-  TEST_CASE("three mini-batches of an update are one of three times the size and of as many micro-batches") {
-    PlanSpec spec{.model = test::residual_net(), .cuts = {3, 7}};
-    run::RunOptions options = short_run();
-    options.synthetic_samples = 48;
-    options.steps = 4;
-    options.accumulate = 3;
-    const test::Run accumulated = test::run_plan(make_plan(spec), options);
-    spec.mini_batch *= 3;
-    spec.micro_batches *= 3;
-    options.accumulate = 1;
-    const test::Run whole = test::run_plan(make_plan(spec), options);
-    CHECK(test::first_difference(whole.tensors, accumulated.tensors) == "");
-    CHECK(whole.report.step_losses == accumulated.report.step_losses);
-    CHECK(accumulated.report.workers[0].peak_in_flight == 3);
-  }
-
-  TEST_CASE("every single cut of the residual net, two stages") {
-    const run::RunOptions options = short_run();
-    PlanSpec spec{.model = test::residual_net()};
-    const test::Trained expected = test::train_alone(make_plan(spec), options);
-    for (int cut = 1; cut < static_cast<int>(spec.model.layers.size()); ++cut) {
-      CAPTURE(cut);
-      spec.cuts = {cut};
-      CHECK(test::first_difference(expected.tensors, test::run_plan(make_plan(spec), options).tensors) == "");
-    }
   }
 }
 

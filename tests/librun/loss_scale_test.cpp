@@ -58,24 +58,6 @@ TEST_SUITE("librun/loss_scale") {
     CHECK(run::next_loss_scale(scale, false) == run::LossScale{32768, 0});
   }
 
-  TEST_CASE("a fixed scale of a power of two changes no bit, with clipping, replicas and tied copies") {
-    for (PlanSpec spec : {PlanSpec{.model = test::residual_net(), .cuts = {4, 9}, .schedule = "zb-h1"},
-                          PlanSpec{.model = test::mlp(4), .cuts = {4}, .replicas = {2, 1}},
-                          PlanSpec{.model = test::shared_mlp(), .cuts = {5}, .schedule = "gpipe"}}) {
-      CAPTURE(spec.model.name);
-      run::RunOptions options = options_for(6);
-      for (const bool clips : {false, true}) {
-        if (clips) options.clip_norm = 0.05;
-        options.loss_scale.reset();
-        const test::Run plain = test::run_plan(make_plan(spec), options);
-        options.loss_scale = 1024;
-        const test::Run scaled = test::run_plan(make_plan(spec), options);
-        CHECK(test::first_difference(plain.tensors, scaled.tensors) == "");
-        CHECK(plain.report.step_losses == scaled.report.step_losses);
-      }
-    }
-  }
-
   TEST_CASE("float16 with a dynamic scale equals the single device bit for bit, steps that are skipped too") {
     const test::Trained expected = test::train_alone(make_plan(narrow({}, "gpipe")), in_float16(12));
     REQUIRE(expected.skipped >= 1);  // 2^16 is too large here ...
@@ -90,13 +72,6 @@ TEST_SUITE("librun/loss_scale") {
     }
     const test::Trained wide = test::train_alone(make_plan(narrow({}, "gpipe")), options_for(12));
     CHECK(test::first_difference(wide.tensors, expected.tensors) != "");
-  }
-
-  TEST_CASE("a training is resumed with the scale that it had, on another plan") {
-    const plan::Plan one = make_plan(narrow({2}, "1f1b")), other = make_plan(narrow({1, 2}, "gpipe"));
-    const test::Trained expected = test::train_alone(one, in_float16(12));
-    const test::Run found = test::run_parts({{one, 5}, {other, 8}, {one, 12}}, in_float16(12));
-    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
   }
 
   TEST_CASE("an epoch may be over before the scale is small enough: the next one goes on") {

@@ -99,26 +99,51 @@ void check_close(const std::vector<Peak>& peaks, double epsilon = 0.05) {
 }  // namespace
 
 TEST_SUITE("librun/memory") {
-  TEST_CASE("one stage: what the layers save and the largest workspace are the measured peak") {
-    for (const char* family : {"lenet5", "mlp", "resnet18:image=32,width=8", "squeezenet1_1:image=32",
-                               "transformer:layers=2,width=64", "densenet121:image=32,growth=4"}) {
-      CAPTURE(family);
-      check_close(peaks(model::build_family(family), 4, {}));
+  TEST_CASE(
+      "what layers save, workspaces, boundaries and what waits for weight gradients are the measured peak") {
+    struct Case {
+      const char* family;
+      int size;
+      std::vector<int> cuts;
+      const char* schedule = "1f1b";
+      double epsilon = 0.05;
+    };
+    const char *const residual = "resnet18:image=32,width=8", *const transformer =
+                                                                  "transformer:layers=2,width=64";
+    for (const Case& one :
+         std::vector<Case>{{"lenet5", 4, {}},
+                           {"mlp", 4, {}},
+                           {residual, 4, {}},
+                           {"squeezenet1_1:image=32", 4, {}},
+                           {transformer, 4, {}},
+                           {"densenet121:image=32,growth=4", 4, {}},
+                           // What crosses the boundary counts at both ends, behind pool1, pool2 and flatten,
+                           // wherever the cut is.
+                           {"lenet5", 16, {3}},
+                           {"lenet5", 16, {6}},
+                           {"lenet5", 16, {7}},
+                           {residual, 8, {11}},
+                           {residual, 8, {27}},
+                           {residual, 8, {43}},
+                           {transformer, 4, {13}},
+                           {"lenet5", 16, {3, 6}},
+                           // All micro-batches in flight; what a stage receives and its layers do not keep is
+                           // there in forward only: relu1 and relu2 keep their result.
+                           {"lenet5", 16, {3}, "gpipe"},
+                           {"lenet5", 16, {1}, "gpipe"},
+                           {"lenet5", 16, {4}, "gpipe"},
+                           // The last stage is predicted 6.8 % high: after I nothing of the input gradient, a
+                           // view, is held there. The middle one is 9.1 % high where oneDNN uses AVX2, whose
+                           // copies in blocks make the input gradient of conv2 the largest moment: by 75,268
+                           // bytes, of which one tensor of its boundary takes 75,264.
+                           {"lenet5", 16, {3, 6}, "zb-h1", 0.10},
+                           {residual, 8, {27}, "zb-h1"},
+                           {transformer, 4, {13}, "zb-h1"}}) {
+      CAPTURE(one.family);
+      CAPTURE(one.schedule);
+      CAPTURE(one.cuts.size());
+      check_close(peaks(model::build_family(one.family), one.size, one.cuts, one.schedule), one.epsilon);
     }
-  }
-
-  TEST_CASE("two stages: what crosses the boundary counts at both ends, wherever the cut is") {
-    const ModelGraph lenet = model::build_family("lenet5");
-    for (const int cut : {3, 6, 7}) {  // behind pool1, pool2 and flatten
-      CAPTURE(cut);
-      check_close(peaks(lenet, 16, {cut}));
-    }
-    const ModelGraph residual = model::build_family("resnet18:image=32,width=8");
-    for (const int cut : {11, 27, 43}) {
-      CAPTURE(cut);
-      check_close(peaks(residual, 8, {cut}));
-    }
-    check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}));  // between the blocks
   }
 
   // The runs are under autocast because their plans say so: half activations and half copies of weights.
@@ -164,16 +189,6 @@ TEST_SUITE("librun/memory") {
       check_close(found);
       CHECK(sum(found) < sum(whole));
     }
-  }
-
-  TEST_CASE("three stages, and all micro-batches in flight") {
-    check_close(peaks(model::build_family("lenet5"), 16, {3, 6}));
-    check_close(peaks(model::build_family("lenet5"), 16, {3}, "gpipe"));
-  }
-
-  TEST_CASE("what a stage receives and its layers do not keep is there in forward only") {
-    check_close(peaks(model::build_family("lenet5"), 16, {1}, "gpipe"));  // relu1 keeps its result
-    check_close(peaks(model::build_family("lenet5"), 16, {4}, "gpipe"));  // relu2
   }
 
   TEST_CASE("tensors for two stages, and both gradients of a sum: the peaks of every run are the same") {
@@ -253,15 +268,6 @@ TEST_SUITE("librun/memory") {
       return sender.record().peak.value;
     };
     CHECK(peak_of(true) == peak_of(false));
-  }
-
-  TEST_CASE("a split backward: what waits for the weight gradients") {
-    // The last stage is predicted 6.8 % high: after I nothing of the input gradient, a view, is held there.
-    // The middle one is 9.1 % high where oneDNN uses AVX2, whose copies in blocks make the input gradient of
-    // conv2 the largest moment: by 75,268 bytes, of which one tensor of its boundary takes 75,264.
-    check_close(peaks(model::build_family("lenet5"), 16, {3, 6}, "zb-h1"), 0.10);
-    check_close(peaks(model::build_family("resnet18:image=32,width=8"), 8, {27}, "zb-h1"));
-    check_close(peaks(model::build_family("transformer:layers=2,width=64"), 4, {13}, "zb-h1"));
   }
 
   TEST_CASE("a stage that recomputes releases what its layers save") {

@@ -1,7 +1,6 @@
 // Steps whose loss or gradient is not finite: all workers decide together, before any of them updates.
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -25,22 +24,24 @@ namespace {
 constexpr int kSamples = 40;  // five mini-batches of 8
 constexpr std::size_t kNone = kSamples;
 
-// 40 samples of five numbers without the mini-batch `left_out`; sample `broken` of the 40 has one that is not
-// finite.
-void write_data(const TestFolder& folder, std::size_t broken, std::size_t left_out = kNone) {
+// 40 samples of this shape without the mini-batch `left_out`; sample `broken` of the 40 has a number that is
+// not finite.
+void write_data(const TestFolder& folder, std::size_t broken, std::size_t left_out = kNone, Shape shape = {5}) {
   std::vector<float> images;
   std::string labels;
+  const auto numbers = static_cast<std::size_t>(element_count(shape));
   for (std::size_t i = 0; i < kSamples; ++i) {
     if (i / 8 == left_out) continue;
-    for (std::size_t d = 0; d < 5; ++d)
+    for (std::size_t d = 0; d < numbers; ++d)
       images.push_back(i == broken && d == 2
                            ? std::numeric_limits<float>::quiet_NaN()
                            : static_cast<float>(std::sin(0.7 * static_cast<double>(7 * i + d))));
     labels.push_back(static_cast<char>(i % 3));
   }
   const auto samples = static_cast<std::int64_t>(labels.size());
+  shape.insert(shape.begin(), samples);
   const std::string_view bytes(reinterpret_cast<const char*>(images.data()), images.size() * sizeof(float));
-  folder.write("train-images.idx", run::idx_bytes(run::ElementType::float32, {samples, 5}, bytes));
+  folder.write("train-images.idx", run::idx_bytes(run::ElementType::float32, shape, bytes));
   folder.write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {samples}, labels));
 }
 
@@ -60,6 +61,8 @@ std::vector<PlanSpec> specs() {
   all.push_back({.model = test::mlp(4), .cuts = {2, 5}, .schedule = "zb-h1"});
   all.push_back({.model = test::mlp(4), .cuts = {4}, .replicas = {2, 1}, .schedule = "gpipe"});
   all.push_back({.model = test::shared_mlp(), .cuts = {3, 7}, .schedule = "gpipe"});
+  // A step that left a trace would show in the running statistics and Adam's count of steps.
+  all.push_back({.model = test::residual_net(), .cuts = {5}, .optimizer = plan::OptimizerName::adam});
   return all;
 }
 
@@ -71,8 +74,9 @@ TEST_SUITE("librun/not_finite") {
       CAPTURE(spec.schedule);
       const plan::Plan plan = make_plan(spec);
       const TestFolder broken, without;
-      write_data(broken, /*broken=*/19);  // in the third mini-batch
-      write_data(without, kNone, /*left_out=*/2);
+      const Shape& shape = spec.model.inputs[0].type.shape;
+      write_data(broken, /*broken=*/19, kNone, shape);  // in the third mini-batch
+      write_data(without, kNone, /*left_out=*/2, shape);
       const test::Run expected = test::run_plan(plan, options_of(without, {}));
       const test::Run found = test::run_plan(plan, options_of(broken, run::OnNan::skip));
       CHECK(test::first_difference(expected.tensors, found.tensors) == "");
@@ -149,7 +153,7 @@ TEST_SUITE("librun/not_finite") {
       CAPTURE(spec.schedule);
       const plan::Plan plan = make_plan(spec);
       const TestFolder folder;
-      write_data(folder, /*broken=*/19);
+      write_data(folder, /*broken=*/19, kNone, spec.model.inputs[0].type.shape);
       run::RunOptions two = options_of(folder, {});
       two.epochs.reset();
       two.steps = 2;
@@ -223,33 +227,6 @@ TEST_SUITE("librun/not_finite") {
           "step 2: stage 0: the gradient of layer a is not a finite number; the step is skipped");
     const auto weights = run::read_weights(options.save_weights);
     for (std::size_t i = 0; i < 3; ++i) CHECK(weights.at(i).second.equal(initial[i]));  // the others give 0
-  }
-
-  TEST_CASE("batch norm's statistics and the optimizer's steps stay as they were") {
-    // Adam's step count and the running statistics would show a skipped step that left a trace: the
-    // mini-batches behind the broken one come out as if it had not been there.
-    const TestFolder broken, without;
-    for (const auto& [folder, mini_batches, nan] : {std::tuple{&broken, 3, 12}, std::tuple{&without, 2, -1}}) {
-      std::vector<float> images;
-      std::string labels;
-      for (int i = 0; i < 24; ++i) {
-        if (mini_batches == 2 && i / 8 == 1) continue;
-        for (int d = 0; d < 72; ++d)
-          images.push_back(i == nan && d == 40 ? std::numeric_limits<float>::infinity()
-                                               : static_cast<float>(std::sin(0.3 * (72 * i + d))));
-        labels.push_back(static_cast<char>(i % 3));
-      }
-      const auto samples = static_cast<std::int64_t>(labels.size());
-      const std::string_view bytes(reinterpret_cast<const char*>(images.data()), images.size() * sizeof(float));
-      folder->write("train-images.idx", run::idx_bytes(run::ElementType::float32, {samples, 2, 6, 6}, bytes));
-      folder->write("train-labels.idx", run::idx_bytes(run::ElementType::uint8, {samples}, labels));
-    }
-    const plan::Plan plan =
-        make_plan({.model = test::residual_net(), .cuts = {5}, .optimizer = plan::OptimizerName::adam});
-    const test::Run expected = test::run_plan(plan, options_of(without, {}));
-    const test::Run found = test::run_plan(plan, options_of(broken, run::OnNan::skip));
-    CHECK(found.report.skipped_steps == 1);
-    CHECK(test::first_difference(expected.tensors, found.tensors) == "");
   }
 }
 

@@ -12,8 +12,8 @@
 #include "libprofile/model/families/families.h"
 #include "librun/setup/make_setup.h"
 #include "tests/lab/fuzz/random.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/librun/features.h"
-#include "tests/librun/models.h"
 #include "tests/librun/promise.h"
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
@@ -31,7 +31,7 @@ namespace {
 
 /// What keeps such a training from beginning; empty: nothing.
 std::string refusal(const Training& t) {
-  try {
+  return pp::test::error_of([&] {
     for (const Part& part : parts_of(t, false)) {
       run::check(part.plan, t.options);
       if (t.ranks == 1 || part.plan.workers.size() == 1) continue;
@@ -39,10 +39,7 @@ std::string refusal(const Training& t) {
       for (const plan::Worker& worker : part.plan.workers) two.rank_of.push_back(number(worker.id) % 2);
       run::make_setup(part.plan, t.options, two);
     }
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 Run run_in(int ranks, const std::vector<Part>& parts, run::RunOptions options) {

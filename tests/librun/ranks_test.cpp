@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,7 +11,6 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
-#include "libprofile/model/families/families.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
 #include "librun/drive/control_messages.h"
@@ -195,22 +193,6 @@ TEST_SUITE("librun/ranks") {
       CHECK((sent > 0) == (overlap > 0));
       CHECK(wires.sent() == 3 * 544 * 4 / 3 * sizeof(float));
     }
-  }
-
-  TEST_CASE("a checkpoint of three ranks goes on on two and on one, with the bits of a run that went through") {
-    const TestFolder folder;
-    const plan::Plan plan = make_plan({.model = pp::test::dropout_mlp(), .cuts = {2, 4, 6}});
-    run::RunOptions options = rank_options(plan);
-    const pp::test::Run whole = pp::test::run_plan(plan, options);
-    options.checkpoint = folder.path() / "ck";
-    options.checkpoint_steps = 2;
-    options.steps = 5;
-    run_on(3, plan, options);
-    options.resume = options.checkpoint;
-    options.steps = 9;
-    run_on(2, plan, options);
-    options.steps = 12;
-    CHECK(pp::test::first_difference(whole.tensors, pp::test::run_plan(plan, options).tensors) == "");
   }
 
   // Three stages with adam. What a rank writes is what its workers have: two copies of nothing, nothing

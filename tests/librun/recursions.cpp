@@ -15,42 +15,25 @@ namespace {
 
 // One stage of the recursion.
 struct DelayedStage {
-  int first = 0, last = 0;  // layers
-  int replicas = 1, warm = 0;
+  int first = 0, last = 0;             // layers
   std::vector<LayerTensors> versions;  // of this epoch, whole-model tensors of which only [first, last) count
   plan::LookAhead ahead;               // policy predict, which runs on the following in place of versions
   std::vector<LayerTensors> in_forward, in_backward;
   std::unique_ptr<model::Optimizer> optimizer;
-  std::vector<at::Tensor> round;  // mean over the samples of the replicas
+  std::vector<at::Tensor> round;  // mean over the samples
 };
 
 std::vector<DelayedStage> delayed_stages(const plan::Plan& plan, const run::RunOptions& options) {
   std::vector<DelayedStage> stages(plan.stages.size());
-  int layer = 0, workers = static_cast<int>(plan.workers.size());
+  int layer = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s].first = layer;
     stages[s].last = layer += static_cast<int>(plan.stages[s].layers.size());
-    stages[s].replicas = static_cast<int>(plan.stages[s].workers.size());
-    stages[s].warm = (workers - 1) / stages[s].replicas;  // floor((R - 1 - sum of earlier replicas) / r_s)
-    workers -= stages[s].replicas;
     stages[s].optimizer = optimizer_of(plan, options);
     stages[s].ahead =
         plan::look_ahead(static_cast<int>(s), static_cast<int>(stages.size()), plan.training.micro_batches);
   }
   return stages;
-}
-
-// Samples of mini-batch j over those of the round of replicas that it belongs to.
-double share(const DelayedStage& stage, const run::EpochShape& shape, int j) {
-  double all = 0;
-  for (int i = 0; i < stage.replicas; ++i) all += shape.size(j / stage.replicas * stage.replicas + i);
-  return shape.size(j) / all;
-}
-
-std::vector<at::Tensor> scaled(const std::vector<at::Tensor>& tensors, double factor) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& tensor : tensors) all.push_back(tensor.mul(factor));
-  return all;
 }
 
 LayerTensors predicted(const DelayedStage& stage, int updates, double learning_rate) {
@@ -278,42 +261,6 @@ Trained train_versions(const plan::Plan& plan, const run::RunOptions& options) {
       for (DelayedStage& stage : stages) stage.round = flat(gradients, stage.first, stage.last);
       result.losses.push_back(loss);
       for (DelayedStage& stage : stages) delayed_update(stage, options.learning_rate);
-    }
-    for (const DelayedStage& stage : stages) {
-      for (int l = stage.first; l < stage.last; ++l)
-        newest[static_cast<std::size_t>(l)] = stage.versions.back()[static_cast<std::size_t>(l)];
-    }
-  }
-  result.tensors = model.named(newest, model.initial_buffers());
-  return result;
-}
-
-Trained train_delayed(const plan::Plan& plan, const run::RunOptions& options) {
-  at::set_num_threads(1);
-  WholeModel model(plan, options);
-  Trained result;
-  std::vector<DelayedStage> stages = delayed_stages(plan, options);
-  const run::EpochShape shape = shape_of(plan, options, model.samples());
-  LayerTensors newest = model.initial_weights();
-  for (int epoch = 0; epoch < options.epochs.value_or(1); ++epoch) {
-    for (DelayedStage& stage : stages)
-      stage.versions = {newest};  // the stash is refilled from the current weights
-    const auto order = run::epoch_order(model.samples(), options.seed, epoch, options.shuffle);
-    for (int j = 0; j < shape.count; ++j) {
-      LayerTensors used(newest.size());
-      for (const DelayedStage& stage : stages) {
-        const auto version = static_cast<std::size_t>(std::max(0, j / stage.replicas - stage.warm));
-        for (int l = stage.first; l < stage.last; ++l)
-          used[static_cast<std::size_t>(l)] = stage.versions[version][static_cast<std::size_t>(l)];
-      }
-      const auto samples = std::span(order).subspan(static_cast<std::size_t>(shape.first(j)),
-                                                    static_cast<std::size_t>(shape.size(j)));
-      const Gradient part = model.gradient(used, samples, 1.0, {options.seed, epoch * shape.count + j, 0});
-      result.losses.push_back(part.loss);
-      for (DelayedStage& stage : stages) {
-        add(stage.round, scaled(flat(part.weights, stage.first, stage.last), share(stage, shape, j)));
-        if ((j + 1) % stage.replicas == 0) delayed_update(stage, options.learning_rate);
-      }
     }
     for (const DelayedStage& stage : stages) {
       for (int l = stage.first; l < stage.last; ++l)

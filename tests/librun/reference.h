@@ -33,11 +33,6 @@ Trained train_alone(const pp::plan::Plan& plan, const pp::run::RunOptions& optio
                     Order order = Order::ascending, const std::function<double(std::int64_t)>& rate = {},
                     const std::vector<std::string>& kept = {});
 
-/// PipeDream with stashing (Narayanan et al., SOSP 2019): stage s uses for its local mini-batch i version
-/// max(0, i - warm_s), and its i-th update, on the newest version, applies the mean over the samples of
-/// a round of its replicas.
-Trained train_delayed(const pp::plan::Plan& plan, const pp::run::RunOptions& options);
-
 /// One epoch of any valid stream, as its programs and its weight policy (all but latest) state it: a forward
 /// uses the version that its worker's updates before it have made, or the older one that the policy says, and
 /// an update applies the mean over the samples of all backwards since the one before, on all replicas.

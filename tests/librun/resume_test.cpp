@@ -1,15 +1,21 @@
 // Trainings that are cut into several runs: checkpoints, what they say and cost. That such a training ends as
 // one that is not: promises_test.cpp.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
 #include "libprofile/model/families/families.h"
+#include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/drive/checkpoint_interval.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/reference.h"
@@ -28,6 +34,31 @@ namespace {
 run::RunOptions options_for(std::int64_t steps) {
   run::RunOptions options = test::synthetic_options(steps);
   options.weight_decay = 0.01;
+  return options;
+}
+
+/// At step 60 of a training it waits until there is a checkpoint, however fast steps are.
+struct FirstCheckpointObserver : test::SilentObserver {
+  explicit FirstCheckpointObserver(fs::path to) : folder(std::move(to)) {}
+  void step(const run::Progress& progress) override {
+    if (progress.step != 60) return;
+    while (run::checkpoints_of(folder).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    step_of_first = std::stoi(run::checkpoints_of(folder).back().filename().string().substr(5));  // step-N
+  }
+  void information(std::string_view text) override {
+    if (text.starts_with("--every auto")) said = text;
+  }
+
+  fs::path folder;
+  int step_of_first = 0;
+  std::string said;
+};
+
+// Three mini-batches of 8 samples and one of 6 in an epoch.
+run::RunOptions options_of(int accumulate) {
+  run::RunOptions options = pp::test::synthetic_options(3, 30);
+  options.evaluate = false;
+  options.accumulate = accumulate;
   return options;
 }
 
@@ -341,6 +372,63 @@ TEST_SUITE("librun/resume") {
     CHECK(refused([](auto& o) { o.checkpoint = "x", o.checkpoints_kept = 0; }) ==
           "--keep 0: must be at least 1");
     CHECK(refused([](auto& o) { o.resume = "nowhere"; }).starts_with("nowhere: no checkpoint to go on from"));
+  }
+
+  TEST_CASE("checkpoints of --every auto begin after eight steps, change nothing, and say what was chosen") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::dropout_mlp(), .cuts = {3}});
+    run::RunOptions options = options_for(200);
+    options.checkpoint = folder.path() / "ck";
+    options.checkpoint_auto = true;
+    options.between_failures = Seconds(1e-6);  // so often that the next one follows at once
+    options.save_weights = folder.path() / "weights";
+    FirstCheckpointObserver observer(options.checkpoint);
+    const run::RunReport found = test::run_checked(plan, options, observer, [] { return false; });
+    CHECK(observer.step_of_first >= 8);
+    CHECK(observer.said.starts_with("--every auto: the first checkpoint took "));
+    REQUIRE(found.checkpoints.has_value());
+    CHECK(found.checkpoints->written > 2);
+    REQUIRE(found.checkpoints->choice.has_value());
+    CHECK(found.checkpoints->choice->cost >= run::CheckpointCost::kLeast);
+    CHECK(found.checkpoints->choice->interval == Seconds(1e-6));  // no more than between failures
+    CHECK(test::first_difference(test::train_alone(plan, options_for(200)).tensors,
+                                 run::read_weights(options.save_weights)) == "");
+    options.checkpoint = folder.path() / "seldom";
+    options.between_failures = Seconds(1e9);  // at least sqrt(2 * 1e-3 * 1e9) s, longer than this training
+    FirstCheckpointObserver seldom(options.checkpoint);
+    const run::RunReport other = test::run_checked(plan, options, seldom, [] { return false; });
+    CHECK(other.checkpoints->written == 2);  // the first one, and the end's
+  }
+
+  TEST_CASE("a step has at most the epoch's mini-batches, and its throughput is that of their samples") {
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}});
+    const test::Run four = test::run_plan(plan, options_of(4));
+    for (const int more : {5, 1'000'000, std::numeric_limits<int>::max()}) {
+      CAPTURE(more);
+      const test::Run found = test::run_plan(plan, options_of(more));
+      CHECK(test::first_difference(four.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == four.report.step_losses);
+      CHECK(found.report.samples_per_s * found.report.step.count() == doctest::Approx(30));
+    }
+  }
+
+  TEST_CASE(
+      "a checkpoint of such a step says what it has, so that another number beyond the epoch resumes it") {
+    const TestFolder folder;
+    const plan::Plan plan = make_plan({.model = test::mlp(2), .cuts = {2}, .mini_batch = 8});
+    run::RunOptions options = options_of(1'000'000'000);  // times 8 more than an int
+    const test::Run whole = test::run_plan(plan, options);
+    options.checkpoint = folder.path() / "ck";
+    options.steps = 1;
+    test::SilentObserver observer;
+    test::run_checked(plan, options, observer);
+    CHECK(run::find_checkpoint(options.checkpoint).manifest.identity.mini_batch == 4 * 8);
+    CHECK(whole.report.settings.at("accumulate") == run::Setting(std::int64_t{4}));
+    options.resume = options.checkpoint;
+    options.accumulate = 5;
+    options.steps = 3;
+    const test::Run resumed = test::run_plan(plan, options);
+    CHECK(test::first_difference(whole.tensors, resumed.tensors) == "");
   }
 }
 

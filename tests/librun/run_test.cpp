@@ -321,16 +321,6 @@ TEST_SUITE("librun/run") {
     CHECK(report.epochs.size() == 1);
   }
 
-  TEST_CASE("steps may end in the middle of an epoch and go over several") {
-    run::RunOptions options = synthetic(32, 1);  // 4 steps in an epoch
-    options.epochs.reset();
-    options.steps = 6;
-    test::SilentObserver observer;
-    const run::RunReport report = test::run_checked(two_stages(), options, observer);
-    CHECK(report.steps == 6);
-    CHECK(report.epochs.size() == 2);
-  }
-
   TEST_CASE("the report counts times, bytes and messages") {
     run::RunOptions options = synthetic(32, 2);
     options.trace = true;

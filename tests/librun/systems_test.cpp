@@ -1,21 +1,18 @@
 // What pipeline systems promise of their trainings: of the table of 35 statements that
 // tests/libplan/systems_test.cpp tests by lists and arithmetic, the rows that need a training, each case named
-// after its row. Row 2 stands in replica_test.cpp, 3 and 26 to 28 in server/served_test.cpp, 14 to 17, 22
-// and 23 in delay_test.cpp, 19 and 30 to 34 in promises_test.cpp, 21 in harmony_test.cpp, 24 in
-// partime_test.cpp, 25 in infer/.
+// after its row. That gradients are those of one device: promises_test.cpp, with rows 19 and 30 to 34. Row 2
+// stands in replica_test.cpp, 3 and 26 to 28 in server/served_test.cpp, 14 to 17, 22 and 23 in delay_test.cpp,
+// 21 in harmony_test.cpp, 24 in partime_test.cpp, 25 in infer/.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/process.h"
 #include "libprofile/model/families/families.h"
-#include "librun/checkpoint/weights.h"
 #include "librun/data/synthetic.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
@@ -29,8 +26,6 @@ namespace systems_test {
 
 using namespace pp;
 using plan::Recompute;
-using test::NamedTensors;
-using test::Order;
 
 namespace {
 
@@ -40,69 +35,13 @@ run::RunOptions short_run() {
   return options;
 }
 
-/// What the first update applied: SGD's momentum after it.
-NamedTensors first_gradient(const plan::Plan& plan) {
-  const TestFolder folder;
-  run::RunOptions options = short_run();
-  options.steps = 1;
-  options.checkpoint = folder.path();
-  test::SilentObserver observer;
-  run::run(plan, options, observer);
-  const std::string slot = ".momentum_buffer";
-  NamedTensors gradients = run::read_weights(folder.path() / "step-1" / "optimizer.safetensors");
-  for (auto& [name, tensor] : gradients) {
-    REQUIRE(name.ends_with(slot));
-    name.resize(name.size() - slot.size());
-  }
-  return gradients;
-}
-
-/// The same by accumulation over the micro-batches on one device.
-NamedTensors accumulated_gradient(const plan::Plan& plan, Order order) {
-  const run::RunOptions options = short_run();
-  test::WholeModel model(plan, options);
-  const int size = plan.training.mini_batch;
-  const std::vector<int> offsets = test::offsets_of(size, plan.training.micro_batches);
-  const auto samples = run::epoch_order(model.samples(), options.seed, 0, options.shuffle);
-  std::vector<int> micro_batches(offsets.size() - 1);
-  std::iota(micro_batches.begin(), micro_batches.end(), 0);
-  if (order == Order::descending) std::ranges::reverse(micro_batches);
-  const test::LayerTensors weights = model.initial_weights();
-  model::Gradients sums = model.no_gradients();
-  for (const int m : micro_batches) {
-    const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m)]);
-    const auto count = static_cast<std::size_t>(offsets[static_cast<std::size_t>(m) + 1]) - first;
-    model.add_gradient(sums, weights, std::span(samples).subspan(first, count),
-                       static_cast<double>(count) / size, {options.seed, 0, m});
-  }
-  return model.named(test::summed(sums, weights), test::LayerTensors(weights.size()));
-}
-
-/// Batch norm with skips, and dropout; cuts for four stages.
-std::vector<PlanSpec> four_stages() {
-  return {{.model = test::residual_net(), .cuts = {2, 4, 7}},
-          {.model = test::dropout_mlp(), .cuts = {2, 4, 7}}};
-}
-
-/// Gradients, losses and weights are, bit for bit, those of accumulation on one device. Returns the last run.
-test::Run check_bits(std::vector<PlanSpec> specs, const std::vector<std::string>& schedules,
-                     Order order = Order::ascending) {
-  test::Run found;
-  for (PlanSpec& spec : specs) {
-    spec.schedule = schedules.front();
-    const test::Trained expected = test::train_alone(make_plan(spec), short_run(), order);
-    for (const std::string& schedule : schedules) {
-      CAPTURE(spec.model.name);
-      CAPTURE(schedule);
-      spec.schedule = schedule;
-      const plan::Plan plan = make_plan(spec);
-      CHECK(test::first_difference(accumulated_gradient(plan, order), first_gradient(plan)) == "");
-      found = test::run_plan(plan, short_run());
-      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-      CHECK(found.report.step_losses == expected.losses);
-    }
-  }
-  return found;
+/// Batch norm with skips; cuts for four stages.
+test::Run run_four_stages(const std::string& schedule, int micro_batches, std::vector<int> cuts = {2, 4, 7}) {
+  return test::run_plan(make_plan({.model = test::residual_net(),
+                                   .cuts = std::move(cuts),
+                                   .schedule = schedule,
+                                   .micro_batches = micro_batches}),
+                        short_run());
 }
 
 std::vector<int> peaks_in_flight(const test::Run& run) {
@@ -122,38 +61,35 @@ double near(double expected, double tolerance, const std::function<double()>& me
 }  // namespace
 
 TEST_SUITE("librun/systems") {
-  TEST_CASE("row 1: naive model parallelism trains to one device's bits") {
-    std::vector<PlanSpec> specs = four_stages();
-    for (PlanSpec& spec : specs) spec.micro_batches = 1;
-    check_bits(specs, {"naive"});
+  TEST_CASE("row 4: GPipe has all M micro-batches in flight") {
+    CHECK(peaks_in_flight(run_four_stages("gpipe", 4)) == std::vector{4, 4, 4, 4});
   }
 
-  TEST_CASE("row 4: GPipe's gradients are those of accumulation over M, all M micro-batches in flight") {
-    CHECK(peaks_in_flight(check_bits(four_stages(), {"gpipe"})) == std::vector{4, 4, 4, 4});
+  TEST_CASE("row 18: PipeDream-Flush has min(K-s, M) in flight") {
+    CHECK(peaks_in_flight(run_four_stages("1f1b", 4)) == std::vector{4, 3, 2, 1});
+    CHECK(peaks_in_flight(run_four_stages("1f1b", 2)) == std::vector{2, 2, 2, 1});
   }
 
-  TEST_CASE("row 5: re-materialisation has the same gradients, dropout included, and holds less") {
+  TEST_CASE("row 5: re-materialisation holds less") {
     profile::install_memory_meter();
     std::vector<Bytes> held;
     for (const Recompute mode : {Recompute::always, Recompute::except_last, Recompute::never}) {
-      const test::Run found =
-          check_bits({{.model = test::dropout_mlp(), .cuts = {3, 6}, .recompute = {mode}}}, {"gpipe"});
-      held.push_back(found.report.workers[0].saved);
+      const PlanSpec spec{
+          .model = test::dropout_mlp(), .cuts = {3, 6}, .schedule = "gpipe", .recompute = {mode}};
+      held.push_back(test::run_plan(make_plan(spec), short_run()).report.workers[0].saved);
     }
     CHECK(held[0] <= held[1]);
     CHECK(held[1] <= held[2]);
     CHECK(held[0] < held[2]);
   }
 
-  TEST_CASE("row 7: a skip over stages has one device's bits and crosses from its stash to its pops alone") {
+  TEST_CASE("row 7: a skip over stages crosses from its stash to its pops alone") {
     // relu0 of stage 0 is read in stages 1, 2 and 3. It, relu1 of stage 1 and relu3 of stage 2 are 4x6x6 floats
     // a sample, 8 samples a step; each goes once to each of its readers, and a gradient comes back: stage 0
     // sends relu0 to 1, 2, 3; stage 1 relu1 to 2 and a gradient to 0; stage 2 relu3 to 3 and gradients to 1 and
     // 0; stage 3 gradients to 2 and 0.
-    const test::Run found =
-        check_bits({{.model = test::residual_net(), .cuts = {3, 6, 12}}}, {"gpipe", "1f1b"});
     std::vector<std::int64_t> messages;
-    for (const run::WorkerReport& worker : found.report.workers) {
+    for (const run::WorkerReport& worker : run_four_stages("1f1b", 4, {3, 6, 12}).report.workers) {
       CHECK(worker.sent_per_step.value % (8 * 4 * 6 * 6 * 4) == 0);
       messages.push_back(worker.sent_per_step.value / (8 * 4 * 6 * 6 * 4));
     }
@@ -196,13 +132,6 @@ TEST_SUITE("librun/systems") {
       }
       CHECK(found == 2);
     }
-  }
-
-  TEST_CASE("row 18: PipeDream-Flush has the gradients of accumulation, and min(K-s, M) in flight") {
-    CHECK(peaks_in_flight(check_bits(four_stages(), {"1f1b"})) == std::vector{4, 3, 2, 1});
-    std::vector<PlanSpec> specs = four_stages();
-    for (PlanSpec& spec : specs) spec.micro_batches = 2;
-    CHECK(peaks_in_flight(check_bits(specs, {"1f1b"})) == std::vector{2, 2, 2, 1});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "libplan/cost/layer_curve.h"
 
 #include "libprofile/core/error.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/cost/layer_curve");
@@ -25,13 +26,7 @@ LayerProfile layer(std::vector<LayerPoint> points) {
 }
 
 std::string message(const LayerProfile& profile, std::int64_t size) {
-  try {
-    price_layer(profile, size, {});
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::usage);
-    return error.what();
-  }
-  return {};
+  return pp::test::error_of([&] { price_layer(profile, size, {}); }, ErrorKind::usage);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
+// The parts of a timeline: its boxes, its axis, and the operations that wait for a message.
 #include "libplan/draw/timeline_rows.h"
 
 #include <sstream>
 
+#include "libplan/draw/chrome_trace.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
@@ -22,6 +24,24 @@ std::string boxes_of(const SimulationInput& input, double shortest) {
       if (busy.count() > 0) text << ' ' << letters << ':' << busy.count();
     }
     text << '\n';
+  }
+  return text.str();
+}
+
+std::string labels(Seconds length, int most) {
+  const TimeAxis axis = time_axis(length, most);
+  std::string text;
+  for (int tick = 0; tick <= axis.last; ++tick) text += axis.label(tick) + ' ';
+  return text + std::string(axis.unit);
+}
+
+/// `F0.0>F1.0`: producers and the operations that need them.
+std::string pairs(const SimulationResult& result) {
+  const std::vector<const OpEvent*> consumers = message_consumers(result);
+  std::ostringstream text;
+  for (std::size_t i = 0; i < consumers.size(); ++i) {
+    text << (i > 0 ? " " : "") << to_text(result.messages[i].producer) << '>'
+         << (consumers[i] == nullptr ? "?" : to_text(consumers[i]->op));
   }
   return text.str();
 }
@@ -65,6 +85,79 @@ TEST_SUITE("libplan/draw/timeline boxes") {
       for (const TimelineBox& box : boxes) count += box.count;
       CHECK(count == 1001);  // 500 F, 500 B, one U
     }
+  }
+
+  TEST_CASE("steps are 1, 2 or 5 times a power of ten, the smallest that leaves few enough ticks") {
+    CHECK(labels(Seconds(0.033), 5) == "0 10 20 30 ms");
+    CHECK(labels(Seconds(0.033), 4) == "0 10 20 30 ms");
+    CHECK(labels(Seconds(0.033), 3) == "0 20 ms");
+    CHECK(labels(Seconds(0.033), 10) == "0 5 10 15 20 25 30 ms");
+    CHECK(labels(Seconds(0.0015), 4) == "0.0 0.5 1.0 1.5 ms");
+  }
+
+  TEST_CASE("a length of whole steps ends with a tick") {
+    CHECK(labels(Seconds(0.1 + 0.2), 4) == "0 100 200 300 ms");
+    CHECK(labels(Seconds(0.6), 4) == "0 200 400 600 ms");
+  }
+
+  TEST_CASE("the unit fits the length") {
+    CHECK(labels(Seconds(20), 3) == "0 10 20 s");
+    CHECK(labels(Seconds(5), 3) == "0 2000 4000 ms");
+    CHECK(labels(Seconds(20e-6), 3) == "0 10 20 us");
+    CHECK(labels(Seconds(20e-9), 3) == "0 10 20 ns");
+    CHECK(labels(Seconds(86400), 3) == "0 50000 s");
+  }
+
+  TEST_CASE("no length is one tick; fewer than three asked for are three at most") {
+    CHECK(labels(Seconds(0), 5) == "0 ns");
+    CHECK(labels(Seconds(0.033), 1) == "0 20 ms");
+    CHECK(labels(Seconds(0.02), 1) == "0 10 20 ms");
+  }
+
+  TEST_CASE("there are never more ticks than asked for, and always two") {
+    for (int most = 3; most < 20; ++most) {
+      for (double length = 1e-9; length < 1e4; length *= 1.37) {
+        const TimeAxis axis = time_axis(Seconds(length), most);
+        CAPTURE(length);
+        CAPTURE(most);
+        CHECK(axis.last < most);
+        CHECK(axis.last >= 1);
+        CHECK(axis.time(axis.last).count() <= length * (1 + 1e-8));
+      }
+    }
+  }
+
+  TEST_CASE("activations go to the next stage, gradients back") {
+    CHECK(pairs(simulate(test::equal_stages(test::straight("gpipe", 3, 1)))) ==
+          "F0.0>F1.0 F1.0>F2.0 B2.0>B1.0 B1.0>B0.0");
+  }
+
+  TEST_CASE("of several stages on the receiver the nearest is meant") {
+    // V placement: stages 0 and 3 on worker 0, 1 and 2 on worker 1.
+    const auto input =
+        test::equal_stages(test::written({"F0.0 F3.0 I3.0 I0.0 W3.0 W0.0", "F1.0 F2.0 I2.0 I1.0 W2.0 W1.0"},
+                                         {{0}, {1}, {1}, {0}}, 1),
+                           2);
+    CHECK(pairs(simulate(input)) == "F0.0>F1.0 F2.0>F3.0 I3.0>I2.0 I1.0>I0.0");
+  }
+
+  TEST_CASE("a skip goes straight to its reader") {
+    auto input = test::equal_stages(test::straight("gpipe", 3, 1));
+    for (const auto& [from, to] : {std::pair{0, 1}, std::pair{0, 2}, std::pair{1, 2}}) {
+      input.edges.push_back({StageId{from}, StageId{to}, Bytes(1), Bytes(1)});
+    }
+    CHECK(pairs(simulate(input)) == "F0.0>F1.0 F0.0>F2.0 F1.0>F2.0 B2.0>B1.0 B2.0>B0.0 B1.0>B0.0");
+  }
+
+  TEST_CASE("in a run of several steps the next reader after the sending is meant") {
+    SimulationResult result;
+    const Op sent{OpKind::forward, StageId{0}, 0}, read{OpKind::forward, StageId{1}, 0};
+    result.ops = {{WorkerId{1}, read, Seconds(1), Seconds(2)}, {WorkerId{1}, read, Seconds(11), Seconds(12)}};
+    result.messages = {{WorkerId{0}, WorkerId{1}, sent, Bytes(1), Seconds(0.5), Seconds(0.6)},
+                       {WorkerId{0}, WorkerId{1}, sent, Bytes(1), Seconds(9), Seconds(9.5)},
+                       {WorkerId{0}, WorkerId{1}, sent, Bytes(1), Seconds(20), Seconds(21)}};
+    const std::vector<const OpEvent*> consumers = message_consumers(result);
+    CHECK(consumers == std::vector<const OpEvent*>{result.ops.data(), &result.ops[1], nullptr});
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "libplan/interop/trainer_export.h"
 #include "libprofile/core/error.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 namespace pp::plan::test {
@@ -18,13 +19,7 @@ inline std::string file(const TrainerExport& out, const std::string& name) {
 
 template <class Export>
 std::string refusal(Export&& exported) {
-  try {
-    exported();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::data);
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of(exported, ErrorKind::data);
 }
 
 }  // namespace pp::plan::test

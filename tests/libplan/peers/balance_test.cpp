@@ -49,16 +49,6 @@ double least_largest_block(const Costs& costs, int blocks) {
 
 }  // namespace
 
-TEST_CASE("the block partition of known sequences") {
-  CHECK(block_partition(Costs{1, 2, 3, 4, 5, 6}, 2) == Lengths{4, 2});
-  CHECK(block_partition(Costs{6, 5, 4, 3, 2, 1}, 2) == Lengths{2, 4});
-  CHECK(block_partition(Costs{31, 31, 55, 43}, 3) == Lengths{3, 0, 1});
-  CHECK(block_partition(Costs{10, 10, 10, 10, 20}, 3) == Lengths{1, 1, 3});
-  CHECK(block_partition(Costs{9, 1, 1, 1, 1, 1, 1, 9}, 3) == Lengths{2, 2, 4});
-  CHECK(block_partition(Costs{5, 5, 5, 5}, 2) == Lengths{2, 2});  // equal costs scale to 0
-  CHECK(block_partition(Costs{1, 2, 3}, 1) == Lengths{3});
-}
-
 TEST_CASE("a block partition whose rule does not end is none") {
   // Scaled 0, 0, 0, 0, 1, 0.2: the last block of 5 has 1.2, too much beside empty ones.
   CHECK(block_partition(Costs{0, 0, 0, 0, 5, 1}, 5).empty());
@@ -81,14 +71,7 @@ TEST_CASE("the golden block partitions and their optima") {
   CHECK(compared == 6);
 }
 
-TEST_CASE("the exact balance of the same sequences is smaller") {
-  // 31 + 31 | 55 | 43: 62, not 117. 10 + 10 | 10 + 10 | 20: 20, not 40. 9 | six ones | 9: 9, not 12.
-  CHECK(balance_exactly(Costs{31, 31, 55, 43}, 3) == Lengths{2, 1, 1});
-  CHECK(balance_exactly(Costs{10, 10, 10, 10, 20}, 3) == Lengths{2, 2, 1});
-  CHECK(balance_exactly(Costs{9, 1, 1, 1, 1, 1, 1, 9}, 3) == Lengths{1, 6, 1});
-}
-
-TEST_CASE("the exact balance equals enumeration and is never above the block partition") {
+TEST_CASE("row 6: the exact balance equals enumeration and is never above the block partition") {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     CAPTURE(seed);
     test::Random random(seed);
@@ -100,13 +83,6 @@ TEST_CASE("the exact balance equals enumeration and is never above the block par
     CHECK(largest_block(costs, exact) == doctest::Approx(least_largest_block(costs, blocks)).epsilon(1e-12));
     CHECK(largest_block(costs, block_partition(costs, blocks)) >= largest_block(costs, exact) * (1 - 1e-12));
   }
-}
-
-TEST_CASE("Lingvo places a layer by the share of the total up to and with it") {
-  CHECK(lingvo_partition(Costs{6, 5, 4, 3, 2}, 3) == Lengths{1, 1, 3});  // 0.3, 0.55, 0.75, 0.9, 1
-  CHECK(lingvo_partition(Costs{1, 1, 1, 1}, 2) == Lengths{1, 3});        // 0.25, 0.5, 0.75, 1
-  CHECK(lingvo_partition(Costs{1, 1, 1, 1, 8}, 3) == Lengths{3, 1, 1});  // 1/12, 2/12, 3/12, 4/12, 1
-  CHECK(lingvo_partition(Costs{0, 9, 1}, 4) == Lengths{1, 0, 0, 2});
 }
 
 }  // namespace pp::plan::balance_test

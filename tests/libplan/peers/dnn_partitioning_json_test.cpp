@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/peers/dnn_partitioning_json");
@@ -38,12 +39,7 @@ Json graph(const Json& backward) {
 Profile import(const Json& json) { return import_dnn_partitioning(json.dump(), "g", 4); }
 
 std::string refusal(const Json& json) {
-  try {
-    import(json);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { import(json); });
 }
 
 }  // namespace

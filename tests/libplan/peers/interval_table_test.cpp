@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/support/doctest.h"
 
@@ -142,21 +141,6 @@ TEST_CASE("a bound leaves out what does not beat it and nothing else") {
     space.bound = random.integer(1, 500);
     check_equal(cost, space);
   }
-}
-
-TEST_CASE("two layers on two machines: together, or one each") {
-  // whole(0,2,2) = 5; split: A(0,1,1) = 4 in front of last(1,2,1) = 3, so 4. On one machine only whole(0,2,1)
-  // = 7.
-  TableCost cost(2, 2);
-  cost.whole_[cost.index(0, 1, 1)] = 4;
-  cost.whole_[cost.index(0, 2, 1)] = 7;
-  cost.whole_[cost.index(0, 2, 2)] = 5;
-  cost.last_[cost.index(1, 2, 1)] = 3;
-  const IntervalTable table({2, 2}, cost);
-  CHECK(table.value(0, 2, 1) == 7);
-  CHECK(table.value(0, 2, 2) == 4);
-  CHECK(table.value(0, 1, 2) == kInfinity);
-  CHECK(table.value(1, 2, 1) == kInfinity);
 }
 
 }  // namespace pp::plan::interval_table_test

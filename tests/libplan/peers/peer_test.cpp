@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/libplan/peers/support.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/peers/peer");
@@ -21,13 +22,7 @@ PeerOptions on(PeerModel model, int devices, double bandwidth = 1e9) {
 }
 
 std::string refusal(const PeerOptions& options, const Profile& profile = two_layers()) {
-  try {
-    plan_as_peer(profile, options);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::usage);
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { plan_as_peer(profile, options); }, ErrorKind::usage);
 }
 
 }  // namespace

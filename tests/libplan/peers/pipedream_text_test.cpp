@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/peers/pipedream_text");
@@ -17,12 +18,7 @@ std::string node(const std::string& id, const std::string& description = "ReLU()
 }
 
 std::string refusal(const std::string& text) {
-  try {
-    import_pipedream(text, "m", 1);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { import_pipedream(text, "m", 1); });
 }
 
 }  // namespace

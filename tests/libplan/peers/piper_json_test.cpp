@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/peers/piper_json");
@@ -31,12 +32,7 @@ Profile import(const Json& json, TimeUnit unit = TimeUnit::ms) {
 }
 
 std::string refusal(const Json& json) {
-  try {
-    import(json);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { import(json); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/libplan/search/profiles.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 
 TEST_SUITE_BEGIN("libplan/peers/sailor_json");
@@ -48,12 +49,7 @@ Json file() {
 }
 
 std::string refusal(const Json& json, const std::string& entry, const Profile& profile = sizes()) {
-  try {
-    import_sailor(json.dump(), entry, profile);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { import_sailor(json.dump(), entry, profile); });
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // dnn-partitioning and Piper against enumeration of every staging of small graphs.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "libplan/peers/set_search.h"
 #include "libprofile/core/index.h"
@@ -217,31 +216,6 @@ TEST_CASE("a limit named as the smallest fits, one byte less does not") {
   CHECK_FALSE(test::plan_of(profile, options).has_value());
 }
 
-TEST_CASE("a tensor is moved once by its producer and once for each stage that reads it") {
-  // a (1 ms, transfer 2 ms) is read by b, c, d (1 ms each), which nobody reads, on two devices. Alone, a costs
-  // 1 + 2 = 3, the other three 3 + 2 = 5; a and one reader 2 + 2 = 4, the other two 2 + 2 = 4. Everything: 4.
-  Profile profile = test::make_profile({{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, {{0, 1}, {0, 2}, {0, 3}}, {1}});
-  for (LayerProfile& layer : profile.layers) layer.points.front().transfer = Seconds(0);
-  profile.layers[0].points.front().transfer = Seconds(0.002);
-  CHECK(test::plan_of(profile, on(PeerModel::dnn_partitioning, 2))->objective.count() ==
-        doctest::Approx(0.004).epsilon(1e-12));
-  // With 3 ms: 4, 6; 5, 5; still everything on one device: 4. Replicas do not exist.
-  profile.layers[0].points.front().transfer = Seconds(0.003);
-  const auto plan = test::plan_of(profile, on(PeerModel::dnn_partitioning, 2));
-  CHECK(plan->objective.count() == doctest::Approx(0.004).epsilon(1e-12));
-  CHECK(replicas_text(*plan) == "1");
-}
-
-TEST_CASE("the diamond on two devices") {
-  // s 7, a 3, b 10, c 4 ms, transfers free: sa | bc = 10 and 14; sb | ac = 17 and 7; s | abc = 7 and 17.
-  Profile profile =
-      test::make_profile({{{0, 7}, {0, 3}, {0, 10}, {0, 4}}, {{0, 1}, {0, 2}, {1, 3}, {2, 3}}, {1}});
-  const auto plan = test::plan_of(profile, on(PeerModel::dnn_partitioning, 2));
-  CHECK(plan->objective.count() == doctest::Approx(0.014).epsilon(1e-12));
-  CHECK(plan->stages.front().layers == std::vector<std::string>{"a", "b"});  // named in file order
-  CHECK(plan->lower_bound == plan->objective);
-}
-
 TEST_CASE(
     "Piper's times equal enumeration on random graphs, with memory, recomputed layers and split tensors") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -262,21 +236,6 @@ TEST_CASE(
     REQUIRE(released.has_value() == (expected < kInfinity));
     if (released) CHECK(released->objective.count() >= expected * (1 - 1e-12));
   }
-}
-
-TEST_CASE("Piper charges every edge at both ends, shares it over replicas, and adds the all-reduce") {
-  // a (4 ms) -> b (2 ms), 1 MB on the edge, 3 MB of weights in a, 1 GB/s, batch of 2, three devices.
-  // a on two, b on one: a (4 + 2*1)/2 + 4*(1/2)*3/2 = 6 ms, b 2 + 2 = 4 ms: 6. One each: 6 and 4: 6.
-  // Both on two (a third does not divide the batch): 6/2 + 3 = 6; both on one: 6. With 1 MB of weights in a:
-  // a (4 + 2)/2 + 1 = 4, b 4: 4; both on two: 3 + 1 = 4, which needs fewer devices.
-  Profile profile = test::make_profile({{{1, 3, 3'000'000, 1'000'000}, {1, 1}}, {}, {1}});
-  PeerOptions options = on(PeerModel::piper, 3);
-  options.micro_batches_in_batch = 2;
-  CHECK(test::plan_of(profile, options)->objective.count() == doctest::Approx(0.006).epsilon(1e-12));
-  profile.layers[0].parameters = Bytes(1'000'000);
-  const auto plan = test::plan_of(profile, options);
-  CHECK(plan->objective.count() == doctest::Approx(0.004).epsilon(1e-12));
-  CHECK(replicas_text(*plan) == "2");
 }
 
 TEST_CASE("piper costs that miss an edge are refused") {

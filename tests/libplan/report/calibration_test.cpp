@@ -1,13 +1,13 @@
 #include "libplan/report/calibration.h"
 #include "libplan/answer/make_plan.h"
 #include "libplan/price/corrected.h"
-#include "libplan/price/predict.h"
 
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/hash.h"
 #include "tests/libplan/search/profiles.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 #include "tests/support/schema.h"
 
@@ -87,13 +87,7 @@ double backward_ms(const Profile& profile, std::size_t layer) {
 }
 
 std::string refusal(const MeasuredRun& run, const Profile& profile) {
-  try {
-    factors_of(run, profile);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::data);
-    return error.what();
-  }
-  return "accepted";
+  return pp::test::error_of([&] { factors_of(run, profile); }, ErrorKind::data);
 }
 
 }  // namespace
@@ -352,7 +346,7 @@ TEST_CASE("of a report only plan and operations are read, and what is wrong with
     } catch (const Error& error) {
       return error.what();
     }
-    return "accepted";
+    return "";
   };
   CHECK(refused([](Json& j) { j["format"] = "pp.plan"; }) ==
         "/format: is \"pp.plan\"; a run's report is \"pp.report\"");

@@ -1,9 +1,6 @@
 // The published formulas against the simulated lists, over grids.
 #include "libplan/schedule/closed_forms.h"
 
-#include <algorithm>
-
-#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -102,65 +99,6 @@ TEST_SUITE("libplan/schedule/closed forms") {
       for (std::size_t s = 0; s < 4; ++s) input.stages[s] = test::costs(f[s], b[s]);
       CHECK(test::makespan(input) == approx(makespan));
     }
-  }
-
-  TEST_CASE("with latency the lost time of the zero-bubble paper comes out of the lists") {
-    // Span of a worker = last end - first start; the largest is M*T + x.
-    const ShareTimes times{1.0, 1.0, 0.75};
-    for (const double c : {0.0, 0.05, 0.1}) {
-      for (const std::string name : {"1f1b", "zb-h1", "zb-h2", "interleaved"}) {
-        const ScheduleRequest what = request(name, 4, 16);
-        SimulationInput input = with_times(what, times);
-        test::link_all(input, {BytesPerSecond(0), Seconds(c)});
-        const SimulationResult result = simulate(input);
-        std::vector<double> first(4, 1e9);
-        std::vector<double> last(4, 0);
-        for (const OpEvent& event : result.ops) {
-          if (!has_micro_batch(event.op.kind)) continue;
-          const std::size_t w = index(event.worker);
-          first[w] = std::min(first[w], event.start.count());
-          last[w] = std::max(last[w], event.end.count());
-        }
-        double span = 0;
-        for (std::size_t w = 0; w < 4; ++w) span = std::max(span, last[w] - first[w]);
-        INFO(name);
-        CAPTURE(c);
-        CHECK(span - 16 * times.total() == doctest::Approx(*bubble_time(what, times, c)).epsilon(1e-9));
-      }
-    }
-  }
-
-  TEST_CASE("the VGG16 report's time(m) and efficiency, by hand") {
-    // Table 4.2, m = 1: 180.168 + 131.326 + 145.231 + 113.475 = 570.2; efficiency 570.2/(4*180.168) = 79.12 %.
-    const std::vector<double> one{180.168, 131.326, 145.231, 113.475};
-    CHECK(forward_time(one, 1) == approx(570.2));
-    CHECK(partition_efficiency(one) == doctest::Approx(0.7912).epsilon(1e-4));
-    // m = 8: 21.956 + 16.1 + 17.923 + 15.65 + 7*21.956 = 225.321.
-    CHECK(forward_time(std::vector<double>{21.956, 16.1, 17.923, 15.65}, 8) == approx(225.321));
-  }
-
-  TEST_CASE("token generation: the ticks of the lists, with a barrier and queued") {
-    for (int k = 1; k <= 5; ++k) {
-      for (int m = 1; m <= 7; ++m) {
-        for (const int tokens : {1, 2, 5}) {
-          for (const bool barrier : {true, false}) {
-            ScheduleRequest what = request("generation", k, m);
-            what.token_count = tokens;
-            what.tokens.barrier = barrier;
-            const ProgramSet set = program_set(what);
-            CHECK_NOTHROW(validate(set));
-            CHECK(test::makespan(equal_stages(set)) == generation_ticks(k, m, tokens, barrier));
-          }
-        }
-      }
-    }
-  }
-
-  TEST_CASE("clock cycles run the diagonals") {
-    using Cycles = std::vector<std::vector<std::pair<int, int>>>;
-    CHECK(clock_cycles(1, 3) == Cycles{{{0, 0}}, {{0, 1}}, {{0, 2}}});
-    CHECK(clock_cycles(4, 2) ==
-          Cycles{{{0, 0}}, {{1, 0}, {0, 1}}, {{2, 0}, {1, 1}}, {{3, 0}, {2, 1}}, {{3, 1}}});
   }
 }
 

@@ -1,6 +1,6 @@
 // The lists of every generator, written out for small cases. What papers print is taken from them; the rest is
 // derived by hand from the rules beside each case.
-#include "libprofile/core/index.h"
+#include "libplan/schedule/schedule.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/support/doctest.h"
 
@@ -8,6 +8,7 @@ namespace pp::plan::lists_test {
 namespace {
 
 using Texts = std::vector<std::string>;
+using test::error_of;
 
 /// One worker per line, without AR and U; one-stage lists in the short form `F0 B0`.
 Texts short_lists(const ScheduleRequest& request, int length = 0) {
@@ -34,21 +35,17 @@ ScheduleRequest request(const std::string& name, int workers, int micro_batches)
   return {name, std::vector<int>(at(workers), 1), micro_batches, WindowRule::win, {}};
 }
 
+std::vector<std::string> texts(const ScheduleRequest& request) {
+  std::vector<std::string> result;
+  for (const WorkerProgram& worker : make_schedule(request).workers) {
+    result.push_back(worker.stream ? to_text(worker.stream->prologue) + " | " + to_text(worker.stream->body) +
+                                         " | " + std::to_string(worker.stream->period)
+                                   : to_text(worker.program));
+  }
+  return result;
+}
+
 TEST_SUITE("libplan/schedule/lists") {
-  TEST_CASE("1f1b and dapple-pa, K = 4, M = 6") {
-    const Texts expected{"F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5", "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5",
-                         "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"};
-    CHECK(short_lists(request("1f1b", 4, 6)) == expected);
-    CHECK(short_lists(request("dapple-pa", 4, 6)) == expected);
-  }
-
-  TEST_CASE("dapple-pb, K = 4, M = 8") {
-    CHECK(short_lists(request("dapple-pb", 4, 8)) == Texts{"F0 F1 F2 F3 F4 F5 F6 B0 F7 B1 B2 B3 B4 B5 B6 B7",
-                                                           "F0 F1 F2 F3 F4 B0 F5 B1 F6 B2 F7 B3 B4 B5 B6 B7",
-                                                           "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7",
-                                                           "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"});
-  }
-
   TEST_CASE("dapple's windows keep to the limits and never grow from one stage to the next") {
     // PB wants 5, 3, 1. With limits 2, 4, 4: k_0 = 2, k_1 = min(3, 4, k_0) = 2, k_2 = 1.
     ScheduleRequest what = request("dapple-pb", 3, 3);
@@ -76,46 +73,6 @@ TEST_SUITE("libplan/schedule/lists") {
     hybrid.replicas = {2, 2};
     CHECK(short_lists(hybrid) == Texts{"F0 F2 B0 B2", "F1 F3 B1 B3", "F0 B0 F2 B2", "F1 B1 F3 B3"});
     CHECK(lists(request("naive", 2, 1)) == Texts{"F0.0 B0.0 U0", "F1.0 B1.0 U1"});
-  }
-
-  TEST_CASE("zb-h1, K = 4, M = 6") {
-    CHECK(short_lists(request("zb-h1", 4, 6)) ==
-          Texts{"F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5",
-                "F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 I4 W3 I5 W4 W5",
-                "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 I5 W3 W4 W5",
-                "F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 W3 W4 W5"});
-  }
-
-  TEST_CASE("zb-h2, K = 4, M = 8") {
-    CHECK(short_lists(request("zb-h2", 4, 8)) ==
-          Texts{"F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7",
-                "F0 F1 F2 F3 F4 I0 F5 I1 F6 I2 W0 F7 I3 W1 I4 W2 I5 W3 I6 W4 I7 W5 W6 W7",
-                "F0 F1 F2 I0 F3 I1 F4 I2 F5 I3 F6 I4 W0 F7 I5 W1 I6 W2 I7 W3 W4 W5 W6 W7",
-                "F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 W0 F7 I7 W1 W2 W3 W4 W5 W6 W7"});
-  }
-
-  TEST_CASE("zb-v and dualpipe-v, K = 2, M = 4: worker 0 holds stages 0 and 3, worker 1 stages 1 and 2") {
-    CHECK(lists(request("zb-v", 2, 4)) == Texts{"F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 F0.3 I0.0 W0.0 "
-                                                "F3.2 I3.2 W3.2 I0.1 W0.1 F3.3 I3.3 W3.3 I0.2 "
-                                                "W0.2 I0.3 W0.3 U0 U3",
-                                                "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 "
-                                                "F1.3 I1.1 W1.1 F2.3 I2.2 W2.2 I1.2 I2.3 I1.3 "
-                                                "W1.2 W2.3 W1.3 U1 U2"});
-    CHECK(
-        lists(request("dualpipe-v", 2, 4)) ==
-        Texts{
-            "F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 F0.3 B3.1 F3.2 B0.0 B3.2 F3.3 B0.1 B3.3 I0.2 W0.2 I0.3 W0.3 U0 "
-            "U3",
-            "F1.0 F2.0 F1.1 F2.1 F1.2 B2.0 F2.2 B1.0 F1.3 B2.1 F2.3 B1.1 B2.2 B1.2 I2.3 I1.3 W2.3 W1.3 U1 U2"});
-  }
-
-  TEST_CASE("interleaved and looped-bfs, K = 2, v = 2, M = 2") {
-    // Order of turns: micro-batches 0, 1 of chunk 0, then of chunk 1; backwards the other way round. Worker 0
-    // warms up with 2(2-0-1) + (2-1)*2 = 4 forwards, worker 1 with 2.
-    CHECK(lists(request("interleaved", 2, 2)) == Texts{"F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 B0.0 B0.1 U0 U2",
-                                                       "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 B1.0 B1.1 U1 U3"});
-    CHECK(lists(request("looped-bfs", 2, 2)) == Texts{"F0.0 F0.1 F2.0 F2.1 B2.1 B2.0 B0.1 B0.0 U0 U2",
-                                                      "F1.0 F1.1 F3.0 F3.1 B3.1 B3.0 B1.1 B1.0 U1 U3"});
   }
 
   TEST_CASE("groups of interleaved: whole, or a last one that fills the pipeline; others are refused") {
@@ -253,6 +210,109 @@ TEST_SUITE("libplan/schedule/lists") {
     clocked.workers[0] = parse_program("F0.0 B0.0 F0.1 U0 B0.1 U0");
     CHECK(test::error_of([&] { validate(clocked); }) ==
           "worker 0, operation 2 (F0.1): U0 of the step before must come first");
+  }
+
+  TEST_CASE("gpipe gives every replica its round-robin share and an all-reduce, also without micro-batches") {
+    CHECK(texts({"gpipe", {3, 1}, 2, WindowRule::win, {}}) ==
+          Texts{"F0.0 B0.0 AR0 U0", "F0.1 B0.1 AR0 U0", "AR0 U0", "F1.0 F1.1 B1.0 B1.1 U1"});
+  }
+
+  TEST_CASE("1f1b with replicas takes the window per replica") {
+    // 2-1: win = 1 + ceil(1*1/2) = 2 and 1. M = 5: replica 0 runs 0, 2, 4, replica 1 runs 1, 3.
+    CHECK(texts({"1f1b", {2, 1}, 5, WindowRule::win, {}}) ==
+          Texts{"F0.0 F0.2 B0.0 F0.4 B0.2 B0.4 AR0 U0", "F0.1 F0.3 B0.1 B0.3 AR0 U0",
+                "F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F1.3 B1.3 F1.4 B1.4 U1"});
+  }
+
+  TEST_CASE("pipedream is a stream: prologue, body with an update after the backward, period of the replicas") {
+    CHECK(texts({"pipedream", {1, 1, 1}, 1, WindowRule::win, {}}) ==
+          Texts{"F0.0 F0.1 | F0.2 B0.0 U0 | 1", "F1.0 | F1.1 B1.0 U1 | 1", " | F2.0 B2.0 U2 | 1"});
+    CHECK(texts({"pipedream", {2, 1}, 1, WindowRule::published, {}}) ==
+          Texts{"F0.0 | F0.2 B0.0 AR0 U0 | 2", "F0.1 | F0.3 B0.1 AR0 U0 | 2", " | F1.0 B1.0 U1 | 1"});
+  }
+
+  TEST_CASE("windows agree without replicas and follow the next stage's demand with them") {
+    const auto of = [](WindowRule rule, std::vector<int> replicas) { return windows(rule, replicas); };
+    using Counts = std::vector<int>;
+    CHECK(of(WindowRule::win, {1, 1, 1, 1}) == Counts{4, 3, 2, 1});
+    CHECK(of(WindowRule::published, {1, 1, 1, 1}) == Counts{4, 3, 2, 1});
+    CHECK(of(WindowRule::wide, {1, 1, 1, 1}) == Counts{7, 5, 3, 1});
+    // 7-8-1: published ceil(16/7), ceil(9/8), 1; win 1 + ceil(1/8) = 2, 1 + ceil(2*8/7) = 4.
+    CHECK(of(WindowRule::published, {7, 8, 1}) == Counts{3, 2, 1});
+    CHECK(of(WindowRule::win, {7, 8, 1}) == Counts{4, 2, 1});
+    // 1-4-1: published 6, ceil(5/4), 1; win 1 + 2*4 = 9.
+    CHECK(of(WindowRule::published, {1, 4, 1}) == Counts{6, 2, 1});
+    CHECK(of(WindowRule::win, {1, 4, 1}) == Counts{9, 2, 1});
+    CHECK(of(WindowRule::win, {}).empty());
+  }
+
+  TEST_CASE("every generated set is valid") {
+    const std::vector<std::vector<int>> vectors{{1},    {4},       {1, 1},    {2, 1},    {1, 2},
+                                                {3, 2}, {2, 3, 1}, {1, 4, 1}, {2, 2, 2}, {4, 3, 2, 1}};
+    for (const auto& replicas : vectors) {
+      for (const WindowRule rule : {WindowRule::published, WindowRule::win}) {
+        for (const int m : {1, 2, 5, 12, 13}) {
+          CHECK_NOTHROW(validate(program_set({"gpipe", replicas, m, rule, {}})));
+          CHECK_NOTHROW(validate(program_set({"1f1b", replicas, m, rule, {}})));
+        }
+        CHECK_NOTHROW(validate(program_set({"pipedream", replicas, 1, rule, {}}, 24)));
+      }
+    }
+  }
+
+  TEST_CASE("requests that no schedule can serve are refused with the limit") {
+    const auto refusal = [](const ScheduleRequest& request) {
+      return error_of([&] { make_schedule(request); });
+    };
+    CHECK(refusal({"gpipe", {}, 4, WindowRule::win, {}}) ==
+          "schedule gpipe: no stages; give the replicas of at least one");
+    CHECK(refusal({"1f1b", {1, 0}, 4, WindowRule::win, {}}) ==
+          "schedule 1f1b: stage 1 has 0 replicas; give it at least 1");
+    CHECK(refusal({"1f1b", {1, 1}, 0, WindowRule::win, {}}) ==
+          "schedule 1f1b: micro_batches = 0; give at least 1");
+    CHECK(refusal({"1f1b", {1, 1}, 4, WindowRule::explicit_list, {2}}) ==
+          "schedule 1f1b: 1 windows for 2 stages; give one per stage");
+    CHECK(refusal({"pipedream", {1, 1}, 1, WindowRule::explicit_list, {2, 0}}) ==
+          "schedule pipedream: stage 1 has a window of 0 micro-batches; give at least 1");
+    CHECK(refusal({"pipedream", {1, 1}, 4, WindowRule::win, {}}) ==
+          "schedule pipedream: updates after every micro-batch and needs micro_batches = 1, found 4");
+    CHECK(error_of([] { require_schedule("pipe"); })
+              .starts_with("schedule: unknown name \"pipe\"; did you mean gpipe? Use one of naive, "
+                           "data-parallel, gpipe, "));
+  }
+
+  TEST_CASE("a round is the least common multiple, or that of as many replica counts as are affordable") {
+    CHECK(stream_round(std::vector{2, 3, 4}, 1, 12) == 12);
+    CHECK(stream_round(std::vector{2, 3}, 4, 12) == 12);
+    // 13 * 11 = 143, times 9 = 1287, times 7 = 9009, with 4 36,036.
+    const std::vector<int> five{4, 13, 9, 7, 11};
+    CHECK(stream_round(five, 1, 36'036) == 36'036);
+    CHECK(stream_round(five, 1, 36'035) == 9009);
+    CHECK(stream_round(five, 1, 9008) == 5148);  // without 7, with 4
+    CHECK(stream_round(five, 1, 5) == 13);
+    // Their product is beyond 64 bits.
+    CHECK(stream_round(std::vector{65'521, 65'519, 65'497, 65'479}, 1, 100'000) == 65'521);
+    CHECK(error_of([] {
+            stream_round(std::vector{65'521}, 65'519, 10);
+          }).starts_with("a stage of 65521 replicas and updates of 65519 micro-batches take turns over"));
+  }
+
+  TEST_CASE("an epoch that leaves replicas without partners is refused with the nearest lengths") {
+    const auto refusal = [](std::vector<int> replicas, int length) {
+      return error_of([&] { check_stream_length(replicas, length); });
+    };
+    CHECK(refusal({4}, 10) ==
+          "schedule pipedream: 10 mini-batches are not a multiple of the 4 replicas of stage 0; use 8 or 12, "
+          "or --drop-last");
+    // 2-3: both must divide, so multiples of 6.
+    CHECK(refusal({2, 3}, 10) ==
+          "schedule pipedream: 10 mini-batches are not a multiple of the 3 replicas of stage 1; use 6 or 12, "
+          "or --drop-last");
+    CHECK(refusal({4}, 3) ==
+          "schedule pipedream: 3 mini-batches are not a multiple of the 4 replicas of stage 0; use 4, or "
+          "--drop-last");
+    CHECK(refusal({2, 3, 1}, 12) == "");
+    CHECK(refusal({1, 1}, 7) == "");
   }
 }
 

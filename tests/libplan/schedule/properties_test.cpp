@@ -2,11 +2,9 @@
 // refused with the documented restriction; no simulation beats what one worker or one micro-batch needs at
 // least.
 #include <algorithm>
-#include <random>
 
 #include "libplan/schedule/queues.h"
 #include "libplan/schedule/versions.h"
-#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -51,21 +49,6 @@ void for_each_request(Visit visit) {
 
 constexpr int kStream = 24;
 
-/// Random costs per stage.
-SimulationInput random_costs(ProgramSet set, std::mt19937& random) {
-  std::uniform_int_distribution<int> ticks(1, 9);
-  SimulationInput input;
-  for (std::size_t s = 0; s < set.stage_workers.size(); ++s) {
-    StageCosts& costs = input.stages.emplace_back(test::costs(ticks(random), 0));
-    costs.input_gradient = Seconds(ticks(random));
-    costs.weight_gradient = Seconds(ticks(random));
-    costs.backward = costs.input_gradient + costs.weight_gradient;
-    costs.load = costs.evict = Seconds(1);
-  }
-  input.programs = std::move(set);
-  return input;
-}
-
 TEST_SUITE("libplan/schedule/properties") {
   TEST_CASE("every generator's programs are valid, or refused with a documented restriction") {
     int valid = 0;
@@ -90,24 +73,6 @@ TEST_SUITE("libplan/schedule/properties") {
     });
     CHECK(valid > 2000);
     CHECK(refused > 2000);
-  }
-
-  TEST_CASE("no simulation is shorter than the busiest worker or the path of one micro-batch") {
-    std::mt19937 random(7);
-    for_each_request([&](const ScheduleRow& row, const ScheduleRequest& request) {
-      if (request.micro_batches > 8 || !error_of([&] { make_schedule(request); }).empty()) return;
-      const SimulationInput input = random_costs(program_set(request, kStream), random);
-      const SimulationResult result = simulate(input);
-      INFO(row.name);
-      CHECK(result.makespan >= *std::ranges::max_element(result.busy));
-      Seconds path{};
-      for (const StageCosts& stage : input.stages) path += stage.forward;
-      CHECK(result.makespan >= path);
-      double busy = 0;
-      for (const Seconds time : result.busy) busy += time.count();
-      CHECK(result.bubble_fraction ==
-            test::approx(1 - busy / (result.makespan.count() * static_cast<double>(result.busy.size()))));
-    });
   }
 
   TEST_CASE("recomputation is valid with every synchronous schedule, early and late") {

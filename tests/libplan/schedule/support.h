@@ -7,8 +7,8 @@
 
 #include "libplan/schedule/schedule.h"
 #include "libplan/schedule/validate.h"
-#include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "tests/libprofile/core/error_text.h"
 
 namespace pp::plan::test {
 
@@ -31,15 +31,6 @@ inline ProgramSet written(const std::vector<std::string>& programs,
   return set;
 }
 
-/// What pp::Error says; empty when `call` does not throw.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using pp::test::error_of;
 
 }  // namespace pp::plan::test

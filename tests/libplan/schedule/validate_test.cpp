@@ -1,13 +1,20 @@
+// What the validator refuses, whose micro-batches those of replicas are, and parameters that two stages share,
+// of which each holds a copy.
 #include "libplan/schedule/validate.h"
 
+#include "libplan/schedule/placement.h"
 #include "libplan/schedule/program_index.h"
 #include "tests/libplan/schedule/support.h"
+#include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
 
 namespace pp::plan::validate_test {
 namespace {
 
+using test::equal_stages;
 using test::error_of;
+using test::straight;
+using test::times;
 using test::written;
 
 std::string refusal(const ProgramSet& set) {
@@ -15,6 +22,25 @@ std::string refusal(const ProgramSet& set) {
 }
 
 const std::vector<std::vector<int>> kTwoStages{{0}, {1}};
+
+/// What the two checks of a plan say; the first one accepts these sets.
+std::string owner_refusal(const ProgramSet& set) {
+  CHECK(error_of([&] { validate(set); }).empty());
+  return error_of([&] { check_owners(set); });
+}
+
+ProgramSet streamed(const std::vector<std::string>& programs, int micro_batches) {
+  ProgramSet set = written(programs, {{0, 1}}, micro_batches);
+  set.synchronous = false;
+  return set;
+}
+
+/// Stages 0 and 1, the first on two workers, share a parameter. One micro-batch for each replica.
+ProgramSet shared(const std::string& last = "F1.0 F1.1 B1.0 B1.1 ARg0 U1") {
+  ProgramSet set = written({"F0.0 B0.0 AR0 ARg0 U0", "F0.1 B0.1 AR0 ARg0 U0", last}, {{0, 1}, {2}}, 2);
+  set.tied = {{StageId{0}, StageId{1}}};
+  return set;
+}
 
 TEST_SUITE("libplan/schedule/validate") {
   TEST_CASE("an operation on the wrong worker, stage or micro-batch is named") {
@@ -188,6 +214,120 @@ TEST_SUITE("libplan/schedule/validate") {
     CHECK(peak_in_flight(parse_program("F0.0 I0.0 F0.1 I0.1 W0.0 W0.1 U0"), 1) == 2);
     CHECK(peak_in_flight(parse_program("F0.0 F0.1 F3.0 B3.0 F3.1 B3.1 B0.0 B0.1"), 2) == 1.5);
     CHECK(peak_in_flight({}, 1) == 0);
+  }
+
+  TEST_CASE("whatever one worker runs is accepted: any replicas' order, and Chimera's copies") {
+    CHECK(owner_refusal(straight("1f1b", 3, 4)) == "");
+    CHECK(owner_refusal(straight("chimera", 4, 8)) == "");
+    CHECK(owner_refusal(program_set({.name = "gpipe", .replicas = {3, 1}, .micro_batches = 7})) == "");
+    CHECK(owner_refusal(program_set({.name = "pipedream", .replicas = {2, 3, 1}}, 12)) == "");
+    CHECK(owner_refusal(written({"F0.0 F0.1 B0.0 B0.1 AR0 U0", "F0.2 B0.2 AR0 U0"}, {{0, 1}}, 3)) == "");
+  }
+
+  TEST_CASE("a micro-batch that all replicas list is refused by the second worker's operation") {
+    CHECK(
+        owner_refusal(written({"F0.0 B0.0 F0.1 B0.1 AR0 U0", "F0.1 B0.1 AR0 U0"}, {{0, 1}}, 2)) ==
+        "worker 1, operation 0 (F0.1): worker 0 runs this micro-batch; replicas that split one cannot be run: "
+        "list it on one worker");
+    CHECK(
+        owner_refusal(program_set({.name = "dapple-pa", .replicas = {2, 1}, .micro_batches = 2})) ==
+        "worker 1, operation 0 (F0.0): worker 0 runs this micro-batch; replicas that split one cannot be run: "
+        "list it on one worker");
+  }
+
+  TEST_CASE("copies of two stages on the same workers share nothing either") {
+    CHECK(owner_refusal(written({"F0.0 F1.0 B1.0 B0.0 AR0 AR1 U0 U1", "F0.0 F1.0 B1.0 B0.0 AR0 AR1 U0 U1"},
+                                {{0, 1}, {0, 1}}, 1))
+              .starts_with("worker 1, operation 0 (F0.0): worker 0 runs this micro-batch"));
+  }
+
+  TEST_CASE("workers of a stream take turns, in ascending order") {
+    // Updates follow each backward: four micro-batches on two replicas, two rounds.
+    CHECK(owner_refusal(
+              streamed({"F0.0 B0.0 AR0 U0 F0.2 B0.2 AR0 U0", "F0.1 B0.1 AR0 U0 F0.3 B0.3 AR0 U0"}, 4)) == "");
+    CHECK(owner_refusal(
+              streamed({"F0.1 B0.1 AR0 U0 F0.3 B0.3 AR0 U0", "F0.0 B0.0 AR0 U0 F0.2 B0.2 AR0 U0"}, 4)) == "");
+    CHECK(owner_refusal(
+              streamed({"F0.0 B0.0 AR0 U0 F0.1 B0.1 AR0 U0", "F0.2 B0.2 AR0 U0 F0.3 B0.3 AR0 U0"}, 4)) ==
+          "worker 0, operation 4 (F0.1): workers of a stream take turns, in ascending order: F0.2 comes here");
+    CHECK(owner_refusal(
+              streamed({"F0.2 B0.2 AR0 U0 F0.0 B0.0 AR0 U0", "F0.1 B0.1 AR0 U0 F0.3 B0.3 AR0 U0"}, 4)) ==
+          "worker 0, operation 0 (F0.2): workers of a stream take turns, in ascending order: F0.0 comes here");
+    CHECK(owner_refusal(
+              streamed({"F0.0 F0.2 B0.2 AR0 U0 B0.0 AR0 U0", "F0.1 F0.3 B0.1 AR0 U0 B0.3 AR0 U0"}, 4)) ==
+          "worker 0, operation 2 (B0.2): workers of a stream take turns, in ascending order: B0.0 comes here");
+  }
+
+  TEST_CASE("every worker of the stages lists the group's reduction behind its backwards and AR") {
+    CHECK(refusal(shared()) == "");
+    CHECK(refusal(shared("F1.0 F1.1 B1.0 B1.1 U1")) ==
+          "worker 2: ARg0 is listed 0 times; every worker of the group's stages lists it once, in front of its "
+          "first U");
+    CHECK(refusal(shared("F1.0 F1.1 B1.0 B1.1 U1 ARg0")) ==
+          "worker 2, operation 4 (U1): the ARg of every group that shares a parameter of stage 1 must come "
+          "first");
+    ProgramSet early = shared();
+    early.workers[0] = parse_program("F0.0 B0.0 ARg0 AR0 U0");
+    early.workers[1] = parse_program("F0.1 B0.1 ARg0 AR0 U0");
+    CHECK(refusal(early) == "worker 0, operation 2 (ARg0): AR0 must come first");
+  }
+
+  TEST_CASE("in front of a backward it is refused, or blocks what that backward feeds") {
+    ProgramSet set = written({"F0.0 F0.1 B0.0 ARg0 B0.1 U0", "F1.0 F1.1 B1.0 B1.1 ARg0 U1"}, {{0}, {1}}, 2);
+    set.tied = {{StageId{0}, StageId{1}}};
+    CHECK(refusal(set) ==
+          "worker 0, operation 3 (ARg0): it comes after 1 of the 2 backwards that it needs; move it behind the "
+          "last");
+    CHECK(refusal(shared("F1.0 F1.1 B1.0 ARg0 B1.1 U1")) ==
+          "plan: deadlock after 6 of 16 operations\n"
+          "  worker 0: next AR0 needs AR0 (worker 1)\n"
+          "  worker 1: next B0.1 needs B1.1 (worker 2)\n"
+          "  worker 2: next ARg0 needs ARg0 (worker 0)");
+  }
+
+  TEST_CASE("a group names several stages that exist, in a step with a flush") {
+    ProgramSet set = shared();
+    set.tied = {{StageId{1}, StageId{0}}};
+    CHECK(refusal(set) ==
+          "tied group 0: list the stages that share the parameter, at least two, in ascending order");
+    set.tied = {{StageId{0}, StageId{2}}};
+    CHECK(refusal(set) == "tied group 0: stage 2 does not exist; there are 2 stages, from 0");
+    set.tied.clear();
+    CHECK(refusal(set) ==
+          "worker 0, operation 3 (ARg0): group 0 does not exist; there are 0 tied groups, from 0");
+    set = shared();
+    set.synchronous = false;
+    CHECK(refusal(set) ==
+          "tied group 0: copies drift apart without a flush; put all users of the parameter in one stage");
+    set = written({"F0.0 B0.0 ARg0 U0", "F1.0 B1.0 U1", "F2.0 B2.0 U2"}, {{0}, {1}, {2}}, 1);
+    set.tied = {{StageId{1}, StageId{2}}};
+    CHECK(refusal(set) ==
+          "worker 0, operation 2 (ARg0): this worker holds no stage of the group; leave it out");
+  }
+
+  TEST_CASE("the reduction joins all workers of its stages, and every copy of a chained step its own") {
+    const ProgramIndex index = index_programs(shared());
+    REQUIRE(index.groups() == 2);
+    // AR0 of workers 0 and 1 are operations 2 and 7; ARg0 are 3, 8 and, on worker 2, 14.
+    CHECK(index.group_members == std::vector<int>{2, 7, 3, 8, 14});
+    CHECK(index.ops[14].stage == StageId{1});
+    SimulationInput input = equal_stages(shared());
+    CHECK(chained_period(input) > Seconds(0));
+  }
+
+  TEST_CASE("all wait for the later last backward, and the reduction follows that of the stage") {
+    SimulationInput input = equal_stages(shared());
+    input.stages[0].all_reduce = Seconds(3);
+    input.tied_all_reduce = {Seconds(5)};
+    input.all_reduce = AllReduceMode::blocking;
+    // F 1, B 2: worker 2 runs F1.0 1-2, F1.1 2-3, B1.0 3-5, B1.1 5-7; B0.0 5-7 and B0.1 7-9, so AR0 9-12, ARg0
+    // 12-17.
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 5-7, AR0 9-12, ARg0 12-17, U0 17-17");
+    CHECK(times(simulate(input), 2) == "F1.0 1-2, F1.1 2-3, B1.0 3-5, B1.1 5-7, ARg0 12-17, U1 17-17");
+    // Overlapped, the share of the last backward that hides it is that of the slowest: from 7 on AR0 runs (to
+    // 10), then ARg0 to 15.
+    input.all_reduce = AllReduceMode::overlapped;
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 5-7, AR0 9-10, ARg0 10-15, U0 15-15");
   }
 }
 

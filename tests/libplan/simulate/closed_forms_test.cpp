@@ -1,7 +1,5 @@
 // The published closed forms and examples worked by hand, over grids.
-#include <algorithm>
 
-#include "libprofile/core/index.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -15,7 +13,6 @@ using test::equal_stages;
 using test::link_all;
 using test::makespan;
 using test::straight;
-using test::written;
 
 constexpr double kT = 3;  // F + B
 
@@ -35,33 +32,6 @@ SimulationInput replicated_stream(const std::vector<int>& replicas, WindowRule w
 }
 
 TEST_SUITE("libplan/simulate/closed forms") {
-  TEST_CASE("gpipe and 1f1b take (M + K - 1) T, with the published bubble and peaks") {
-    for (int k = 1; k <= 8; ++k) {
-      for (int m = 1; m <= 32; ++m) {
-        CAPTURE(k);
-        CAPTURE(m);
-        for (const std::string name : {"gpipe", "1f1b"}) {
-          const SimulationInput input = equal_stages(straight(name, k, m));
-          const SimulationResult result = simulate(input);
-          CHECK(result.makespan.count() == approx((m + k - 1) * kT));
-          CHECK(result.bubble_fraction == approx((k - 1.0) / (m + k - 1)));
-          for (int r = 0; r < k; ++r) {
-            const double peak = peak_in_flight(input.programs.workers[at(r)], 1);
-            CHECK(peak == (name == "gpipe" ? m : std::min(k - r, m)));
-          }
-        }
-      }
-    }
-  }
-
-  TEST_CASE("gpipe with unequal stages takes the sums and M-1 times the slowest forward and backward") {
-    for (int m = 1; m <= 12; ++m) {
-      SimulationInput input = equal_stages(straight("gpipe", 4, m));
-      input.stages = {costs(1, 5), costs(4, 2), costs(2, 2), costs(3, 1)};
-      CHECK(makespan(input) == approx(10 + (m - 1) * 4 + 10 + (m - 1) * 5));
-    }
-  }
-
   TEST_CASE("1f1b pays the latency in every round, the wide window once") {
     for (int k = 2; k <= 8; ++k) {
       for (int rounds = 1; rounds <= 5; ++rounds) {
@@ -79,15 +49,6 @@ TEST_SUITE("libplan/simulate/closed forms") {
           }
         }
       }
-    }
-  }
-
-  TEST_CASE("DAPPLE's PA and PB with latency, K = 4, M = 16") {
-    // c, PA, PB, as published.
-    const double table[][3] = {{0.25, 64, 58.5}, {0.5, 71, 60}, {1, 85, 63}, {1.5, 99, 66}};
-    for (const auto& [c, pa, pb] : table) {
-      CHECK(with_latency(straight("1f1b", 4, 16), c) == approx(pa));
-      CHECK(with_latency(straight("1f1b", 4, 16, WindowRule::wide), c) == approx(pb));
     }
   }
 
@@ -142,16 +103,6 @@ TEST_SUITE("libplan/simulate/closed forms") {
     CHECK(period({4, 2, 1}) == approx(4.5));
   }
 
-  TEST_CASE("chained steps of 1f1b repeat after the isolated makespan") {
-    // K = 4, M = 8: worker 3 is done with a step at 3 + 8*3 = 27, but F4.0 of the next one waits for worker 0,
-    // which finishes at 33.
-    for (int k = 1; k <= 6; ++k) {
-      for (int m = 1; m <= 12; ++m) {
-        CHECK(chained_period(equal_stages(straight("1f1b", k, m))).count() == approx((m + k - 1) * kT));
-      }
-    }
-  }
-
   TEST_CASE("a chained step repeats its unequal micro-batches") {
     SimulationInput input = equal_stages(straight("gpipe", 1, 3));
     input.micro_batch_scale = {1, 0.5, 2};
@@ -165,48 +116,6 @@ TEST_SUITE("libplan/simulate/closed forms") {
     CHECK(test::error_of([] {
             steady_period(replicated_stream({1, 1}, WindowRule::win, 4, AllReduceMode::free));
           }) == "steady period: 4 micro-batches are not a multiple of 3; expand the streams to one");
-  }
-
-  TEST_CASE("zero-bubble H1 in text: makespan max(3M + K - 1, 2(M + K) - 1)") {
-    // w = min(K-1-i, M) forwards, then F, I and, from b = i on, W.
-    for (int k = 2; k <= 5; ++k) {
-      for (int m = 1; m <= 10; ++m) {
-        ProgramSet set = straight("gpipe", k, m);
-        for (int i = 0; i < k; ++i) {
-          const StageId stage{i};
-          Program program;
-          const int warm_up = std::min(k - 1 - i, m);
-          int weight = 0;
-          for (int f = 0; f < warm_up; ++f) program.push_back({OpKind::forward, stage, f});
-          for (int b = 0; b < m; ++b) {
-            if (warm_up + b < m) program.push_back({OpKind::forward, stage, warm_up + b});
-            program.push_back({OpKind::input_gradient, stage, b});
-            if (b >= i) program.push_back({OpKind::weight_gradient, stage, weight++});
-          }
-          while (weight < m) program.push_back({OpKind::weight_gradient, stage, weight++});
-          program.push_back({OpKind::update, stage, 0});
-          set.workers[at(i)] = program;
-        }
-        CHECK_NOTHROW(validate(set));
-        CHECK(makespan(equal_stages(set)) == approx(std::max(3 * m + k - 1, 2 * (m + k) - 1)));
-        if (k == 4 && m == 8) CHECK(chained_period(equal_stages(set)).count() == approx(27));
-      }
-    }
-  }
-
-  TEST_CASE("two stages per worker in V order, split backwards: 3M + (K - 1)/2") {
-    // ZB-V, K = 2, M = 4: 12.5.
-    const ProgramSet set = written({"F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 F0.3 I0.0 W0.0 F3.2 I3.2 "
-                                    "W3.2 I0.1 W0.1 F3.3 I3.3 W3.3 I0.2 W0.2 "
-                                    "I0.3 W0.3 U0 U3",
-                                    "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 F1.3 I1.1 "
-                                    "W1.1 F2.3 I2.2 W2.2 I1.2 I2.3 I1.3 W1.2 "
-                                    "W2.3 W1.3 U1 U2"},
-                                   {{0}, {1}, {1}, {0}}, 4);
-    CHECK_NOTHROW(validate(set));
-    const SimulationResult result = simulate(equal_stages(set, 2));
-    CHECK(result.makespan.count() == approx(12.5));
-    CHECK(result.bubble_fraction == approx(1 - 12 / 12.5));
   }
 }
 

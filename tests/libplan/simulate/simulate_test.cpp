@@ -1,7 +1,10 @@
+// Starts and ends by hand: operations, all-reduces, and weights that come from the host and go back.
 #include "libplan/simulate/simulate.h"
 
 #include <cmath>
 
+#include "libplan/schedule/schedule.h"
+#include "libplan/schedule/validate.h"
 #include "tests/libplan/schedule/support.h"
 #include "tests/libplan/simulate/support.h"
 #include "tests/support/doctest.h"
@@ -17,6 +20,35 @@ using test::makespan;
 using test::straight;
 using test::times;
 using test::written;
+using namespace pp::plan;
+
+/// One worker with two stages and one micro-batch.
+SimulationInput two_stages(bool prefetch, double overlap) {
+  ScheduleRequest request{"harmony-pp", {1}, 1};
+  request.chunks_per_worker = 2;
+  request.prefetch = prefetch;
+  SimulationInput input = plan::test::equal_stages(program_set(request));
+  input.swap_overlap = overlap;
+  for (StageCosts& stage : input.stages) {
+    stage.update = Seconds(0.5);
+    stage.load = Seconds(3);
+    stage.load_state = Seconds(1);
+    stage.evict = Seconds(4);
+    stage.weights = stage.gradients = Bytes(10);
+    stage.optimizer = Bytes(20);
+  }
+  return input;
+}
+
+/// Two replicas, one micro-batch each: F 0-1, B 1-3; the all-reduce takes 3.
+SimulationInput two_replicas(AllReduceMode mode, double overlap) {
+  SimulationInput input = equal_stages(program_set({"gpipe", {2}, 2, WindowRule::win, {}}));
+  input.stages[0].all_reduce = Seconds(3);
+  input.stages[0].update = Seconds(0.5);
+  input.all_reduce = mode;
+  input.all_reduce_overlap = overlap;
+  return input;
+}
 
 TEST_SUITE("libplan/simulate/simulate") {
   TEST_CASE("two stages, two micro-batches: every start and end") {
@@ -115,15 +147,6 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(times(simulate(input), 0) == "F0.0 0-1, F0.1 1-1.5, B0.0 1.5-3.5, B0.1 3.5-4.5, U0 4.5-5");
   }
 
-  TEST_CASE("gpipe with unequal stages: the sums plus M-1 times the slowest, 1f1b shorter") {
-    // F = 3,2,5,2, B = 2F, M = 8: 12 + 7*5 + 24 + 7*10 = 141; 1f1b 136.
-    for (const auto& [name, wanted] : {std::pair{"gpipe", 141.0}, std::pair{"1f1b", 136.0}}) {
-      SimulationInput input = equal_stages(straight(name, 4, 8));
-      input.stages = {costs(3, 6), costs(2, 4), costs(5, 10), costs(2, 4)};
-      CHECK(makespan(input) == approx(wanted));
-    }
-  }
-
   TEST_CASE("programs that cannot finish are reported like the validator does") {
     CHECK(
         error_of([] {
@@ -174,6 +197,116 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(first.ops == second.ops);
     CHECK(first.messages == second.messages);
     CHECK(first.memory == second.memory);
+  }
+
+  TEST_CASE("what is loaded when it is needed is waited for, whoever copies it") {
+    // L0 F0 E0 L1 F1 B1 U1 E1 L0 R0 B0 U0 E0: 3+1+0+4+1+2+0.5+4+4+1+2+0.5+4. The first L0 brings weights alone,
+    // and its E0 drops them.
+    CHECK(plan::test::makespan(two_stages(false, 0)) == plan::test::approx(27));
+    CHECK(plan::test::makespan(two_stages(false, 1)) == plan::test::approx(27));
+  }
+
+  TEST_CASE("what is loaded a task ahead is copied beside the task, one copy after the other") {
+    // L0 0..3, L1 3..7, F0 3..4, L0 7..11, F1 7..8, B1 8..10, U1 10.5; stage 1 goes back 11..15, when the
+    // copier is free, and E1 waits for it; R0 15..16, B0 18, U0 18.5, back 22.5.
+    CHECK(to_text(two_stages(true, 1).programs.workers[0]) ==
+          "L0 L1 F0.0 E0 L0 F1.0 B1.0 U1 E1 R0.0 B0.0 U0 E0");
+    CHECK(plan::test::makespan(two_stages(true, 1)) == plan::test::approx(22.5));
+    // A device that copies by itself gains nothing.
+    CHECK(plan::test::makespan(two_stages(true, 0)) == plan::test::approx(27));
+  }
+
+  TEST_CASE("gradients and the optimizer's state are there with weights that are updated") {
+    const MemoryPeak alone = simulate(two_stages(false, 0)).memory.front();
+    CHECK(alone.weights == Bytes(10));
+    CHECK(alone.peak == Bytes(10 + 10 + 20));
+    // Two stages at a time: 1 while 0 runs forward, then 0 while 1 is updated, both with their state.
+    const MemoryPeak ahead = simulate(two_stages(true, 0)).memory.front();
+    CHECK(ahead.weights == Bytes(20));
+    CHECK(ahead.peak == Bytes(2 * 40));
+  }
+
+  TEST_CASE("a worker that does not update a stage loads what the last update has left") {
+    // Three stages on three workers: forwards 0, 1 on workers 0, 1, the fused 2 on worker 2, backwards 1, 0 on
+    // workers 0, 1. F0 0..1, F1 1..2, F2 B2 2..5, B1 5..7, E1 7..12, B0 7..9, E0 on worker 1 9..14. Only then
+    // has worker 0 the weights of the next step's F0, although it is free at 12.
+    SimulationInput input = plan::test::equal_stages(program_set({"harmony-pp", {1, 1, 1}, 1}));
+    REQUIRE(to_text(input.programs.workers[0]) == "L0 F0.0 E0 L1 R1.0 B1.0 U1 E1");
+    for (StageCosts& stage : input.stages) stage.evict = Seconds(5);
+    CHECK(chained_period(input).count() == plan::test::approx(14));
+  }
+
+  TEST_CASE("an overlapped all-reduce shows what the last backward does not hide") {
+    // max(0, 3 - 1*2) = 1;  max(0, 3 - 0.5*2) = 2;  max(0, 3 - 0) = 3.
+    CHECK(times(simulate(two_replicas(AllReduceMode::overlapped, 1)), 0) ==
+          "F0.0 0-1, B0.0 1-3, AR0 3-4, U0 4-4.5");
+    CHECK(times(simulate(two_replicas(AllReduceMode::overlapped, 0.5)), 0) ==
+          "F0.0 0-1, B0.0 1-3, AR0 3-5, U0 5-5.5");
+    CHECK(times(simulate(two_replicas(AllReduceMode::overlapped, 0)), 0) ==
+          "F0.0 0-1, B0.0 1-3, AR0 3-6, U0 6-6.5");
+  }
+
+  TEST_CASE("a short all-reduce is hidden whole") {
+    SimulationInput input = two_replicas(AllReduceMode::overlapped, 1);
+    input.stages[0].all_reduce = Seconds(1.5);
+    CHECK(times(simulate(input), 1) == "F0.1 0-1, B0.1 1-3, AR0 3-3, U0 3-3.5");
+  }
+
+  TEST_CASE("what is complete only at the end is not hidden") {
+    SimulationInput input = two_replicas(AllReduceMode::overlapped, 1);
+    input.stages[0].hideable = Seconds(0.5);  // 3 - 0.5 = 2.5 behind the backward
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-5.5, U0 5.5-6");
+    input.all_reduce_overlap = 0.5;  // 3 - 0.25
+    CHECK(times(simulate(input), 1) == "F0.1 0-1, B0.1 1-3, AR0 3-5.75, U0 5.75-6.25");
+    input.stages[0].hideable = Seconds(5);  // more than the backward: that of 2, half of it
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-5, U0 5-5.5");
+  }
+
+  TEST_CASE("a blocking all-reduce takes its whole time, a free one none") {
+    CHECK(times(simulate(two_replicas(AllReduceMode::blocking, 1)), 0) ==
+          "F0.0 0-1, B0.0 1-3, AR0 3-6, U0 6-6.5");
+    CHECK(times(simulate(two_replicas(AllReduceMode::free, 1)), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-3, U0 3-3.5");
+  }
+
+  TEST_CASE("all wait for the last to come, and waiting is not busy") {
+    SimulationInput input = two_replicas(AllReduceMode::overlapped, 1);
+    input.micro_batch_scale = {1, 2};
+    // Worker 1: F 0-2, B 2-6. The reduction needs gradients from both, so from max(3-2, 6-4) = 2 on: it could
+    // end at 5, but the last gradient is there at 6.
+    const SimulationResult result = simulate(input);
+    CHECK(times(result, 0) == "F0.0 0-1, B0.0 1-3, AR0 6-6, U0 6-6.5");
+    CHECK(times(result, 1) == "F0.1 0-2, B0.1 2-6, AR0 6-6, U0 6-6.5");
+    CHECK(result.busy == std::vector<Seconds>{Seconds(3.5), Seconds(6.5)});
+    // Free: worker 0 does not wait.
+    input.all_reduce = AllReduceMode::free;
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, AR0 3-3, U0 3-3.5");
+  }
+
+  TEST_CASE("a replica without micro-batches joins and delays nobody") {
+    SimulationInput input = equal_stages(program_set({"gpipe", {2}, 1, WindowRule::win, {}}));
+    input.stages[0].all_reduce = Seconds(3);
+    CHECK(times(simulate(input), 1) == "AR0 3-4, U0 4-4");
+  }
+
+  TEST_CASE("reductions of one worker follow each other") {
+    // Two copies of a pipeline of two stages per worker; AR takes 3 for each stage.
+    SimulationInput input = equal_stages(written(
+        {"F0.0 F1.0 B1.0 B0.0 AR0 AR1 U0 U1", "F0.1 F1.1 B1.1 B0.1 AR0 AR1 U0 U1"}, {{0, 1}, {0, 1}}, 2));
+    for (StageCosts& stage : input.stages) stage.all_reduce = Seconds(3);
+    // B1 2-4, B0 4-6. AR0 begins with B0 at 4, ends at 7; AR1 could have begun at 2 but follows in the list:
+    // 7-10.
+    CHECK(times(simulate(input), 0) ==
+          "F0.0 0-1, F1.0 1-2, B1.0 2-4, B0.0 4-6, AR0 6-7, AR1 7-10, U0 10-10, U1 10-10");
+  }
+
+  TEST_CASE("in a stream the i-th all-reduce joins the i-th backward of all replicas") {
+    SimulationInput input = equal_stages(program_set({"pipedream", {2}, 1, WindowRule::win, {}}, 4));
+    input.stages[0].all_reduce = Seconds(3);
+    input.all_reduce = AllReduceMode::blocking;
+    input.micro_batch_scale = {1, 2, 1, 1};
+    // Worker 1's first pair takes 6, so the first round ends at 9; then F 9-10, B 10-12, AR 12-15 on both.
+    const std::string rest = "AR0 6-9, U0 9-9, F0.2 9-10, B0.2 10-12, AR0 12-15, U0 15-15";
+    CHECK(times(simulate(input), 0) == "F0.0 0-1, B0.0 1-3, " + rest);
   }
 }
 

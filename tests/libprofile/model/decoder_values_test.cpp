@@ -3,12 +3,10 @@
 // to the largest logit, the loss, a gradient's size.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "libprofile/core/file.h"
-#include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "tests/libprofile/model/family_values.h"
 #include "tests/libprofile/model/harness.h"
@@ -20,26 +18,6 @@ namespace decoder_values_test {
 using namespace pp;
 
 namespace {
-
-constexpr const char* kCases[] = {"llama",
-                                  "llama_llama3",
-                                  "llama_yarn",
-                                  "llama_linear",
-                                  "mistral",
-                                  "qwen2",
-                                  "qwen3",
-                                  "qwen3_yarn",
-                                  "gemma2",
-                                  "phi3",
-                                  "phi3_partial",
-                                  "gpt_neox",
-                                  "gpt_neox_sequential",
-                                  "opt",
-                                  "opt_post_norm",
-                                  "gpt2_config",
-                                  "gpt2_untied",
-                                  "smollm",
-                                  "smollm3"};
 
 Json document_of(const std::string& name) {
   return parse_json(read_file(pp::test::test_data("families/" + name + ".json")));
@@ -62,14 +40,14 @@ void check_case(const std::string& name, DType dtype, double tolerance) {
 
 TEST_SUITE("libprofile/model/decoder_values") {
   TEST_CASE("logits, loss and all gradients in float64") {
-    for (const char* name : kCases) check_case(name, DType::float64, 0);
+    for (const char* name : pp::test::kDecoderCases) check_case(name, DType::float64, 0);
   }
   TEST_CASE("logits, loss and all gradients in float32") {
-    for (const char* name : kCases) check_case(name, DType::float32, 2e-5);
+    for (const char* name : pp::test::kDecoderCases) check_case(name, DType::float32, 2e-5);
   }
 
   TEST_CASE("each begins near the loss of one who knows nothing, tied and not") {
-    for (const char* name : kCases) {
+    for (const char* name : pp::test::kDecoderCases) {
       CAPTURE(name);
       Json config = document_of(name)["config"];
       config["vocab_size"] = 16384;
@@ -82,7 +60,7 @@ TEST_SUITE("libprofile/model/decoder_values") {
   }
 
   TEST_CASE("what transformers 5 writes of a configuration is the same model") {
-    for (const std::string name : kCases) {
+    for (const std::string name : pp::test::kDecoderCases) {
       CAPTURE(name);
       const Json document = document_of(name);
       const std::string arguments = document["arguments"].get<std::string>();

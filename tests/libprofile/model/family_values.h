@@ -24,4 +24,12 @@ at::Tensor family_data(const pp::ResolvedModel& model, const pp::DataTensor& ten
 /// `document`: outputs, loss, gradients of a file in tests/data/families.
 void check_values(const ModelValues& values, const nlohmann::json& document, double tolerance);
 
+/// Decoders of tests/data/families, as transformers computes them.
+// clang-format off
+inline constexpr const char* kDecoderCases[] = {
+    "llama", "llama_llama3", "llama_yarn", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn", "gemma2", "phi3",
+    "phi3_partial", "gpt_neox", "gpt_neox_sequential", "opt", "opt_post_norm", "gpt2_config", "gpt2_untied", "smollm",
+    "smollm3"};
+// clang-format on
+
 }  // namespace pp::test

@@ -1,3 +1,4 @@
+// Files of tensors: their format, the folders of shards, and what of a model is in them.
 #include "librun/checkpoint/safetensors.h"
 
 #include <cmath>
@@ -9,6 +10,9 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/file.h"
+#include "librun/checkpoint/model_tensors.h"
+#include "librun/checkpoint/weight_files.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 
@@ -34,6 +38,44 @@ std::string refusal(const std::string& bytes) {
     return std::string(error.what()).substr(path.string().size());
   }
   return "accepted";
+}
+
+namespace fs = std::filesystem;
+
+void write_tensor(const fs::path& path, const std::string& name) {
+  AtomicFile file(path);
+  const std::vector<StoredTensor> tensors{{name, {{1}, DType::float32}, "four"}};
+  write_safetensors(tensors, [&](std::string_view bytes) { file.write(bytes); });
+  file.commit();
+}
+
+std::string index_refusal(const fs::path& path) {
+  return pp::test::error_of([&] { weight_files(path); }, ErrorKind::data);
+}
+
+const std::vector<ModelTensor> kWanted{{"fc.weight", {{6, 2}, DType::float32}},
+                                       {"fc.bias", {{6}, DType::float32}},
+                                       {"bn.running_mean", {{6}, DType::float32}, false}};
+const std::vector<std::string> kSlots{"exp_avg", "step"};
+
+/// Entries `name` of so many rows of fc.weight's exp_avg, beside all else that is wanted.
+bool has_state(const std::vector<std::pair<std::string, std::int64_t>>& rows, std::int64_t columns = 2) {
+  const TestFolder folder;
+  const std::string zeros(64, '\0');
+  std::vector<StoredTensor> tensors;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    tensors.push_back({name,
+                       {shape, DType::float32},
+                       std::string_view(zeros).substr(0, static_cast<std::size_t>(4 * element_count(shape)))});
+  };
+  add("fc.bias.exp_avg", {6});
+  add("fc.bias.step", {});
+  add("fc.weight.step", {});
+  for (const auto& [name, count] : rows) add(name, {count, columns});
+  std::string bytes;
+  write_safetensors(tensors, [&](std::string_view piece) { bytes += piece; });
+  write_file(folder.path() / "optimizer.safetensors", bytes);
+  return has_optimizer_state(SafetensorsFile(folder.path() / "optimizer.safetensors"), kWanted, kSlots);
 }
 
 }  // namespace
@@ -125,6 +167,79 @@ TEST_SUITE("librun/checkpoint/safetensors") {
     CHECK(values == std::vector<float>{1, -2, 65504, 0x1p-24F, 0x1p-14F, -0.0F,
                                        std::numeric_limits<float>::infinity(), 1365.0F / 4096});
     CHECK(std::signbit(values[5]));
+  }
+
+  TEST_CASE("a folder of shards is read as its index says, by its own name or the index's") {
+    const TestFolder folder;
+    const fs::path one = folder.path() / "model-00001-of-00002.safetensors",
+                   two = folder.path() / "model-00002-of-00002.safetensors";
+    write_tensor(one, "a");
+    write_tensor(two, "b");
+    write_tensor(folder.path() / "other.safetensors", "c");
+    const fs::path index = folder.write("model.safetensors.index.json", R"({"metadata": {"total_size": 8},
+        "weight_map": {"b": "model-00002-of-00002.safetensors", "a": "model-00001-of-00002.safetensors"}})");
+    CHECK(weight_files(folder.path()) == std::vector<fs::path>{one, two});
+    CHECK(weight_files(index) == std::vector<fs::path>{one, two});
+    CHECK(weight_files(one) == std::vector<fs::path>{one});
+  }
+
+  TEST_CASE("a folder with one file model.safetensors is that file") {
+    const TestFolder folder;
+    write_tensor(folder.path() / "model.safetensors", "a");
+    CHECK(weight_files(folder.path()) == std::vector<fs::path>{folder.path() / "model.safetensors"});
+  }
+
+  TEST_CASE("an index that does not fit its shards is refused by place") {
+    const TestFolder folder;
+    write_tensor(folder.path() / "one.safetensors", "a");
+    const auto refused = [&](const std::string& text) {
+      const fs::path index = folder.write("model.safetensors.index.json", text);
+      return index_refusal(folder.path()).substr(index.string().size());
+    };
+    CHECK(refused(R"({"weight_map": {"a": "one.safetensors", "b": "one.safetensors"}})") ==
+          ": /weight_map/b: is not in one.safetensors; fetch the shard again");
+    CHECK(refused(R"({"weight_map": {"a": "../one.safetensors"}})") ==
+          ": /weight_map/a: \"../one.safetensors\" is not the name of a file in this folder");
+    CHECK(refused(R"({"weight_map": {"a": 3}})") == ": /weight_map/a: is not the name of a file");
+    CHECK(refused(R"({"weight_map": {}})") == ": lists no tensor");
+    CHECK(refused("{}") == ": has no \"weight_map\" of tensors and their files");
+    folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "two.safetensors"}})");
+    CHECK(index_refusal(folder.path()) == (folder.path() / "two.safetensors").string() + ": no such file");
+  }
+
+  TEST_CASE("names of rows are read as they are written; others are names of whole tensors") {
+    CHECK(rows_name("fc.weight.exp_avg", {4, 6}) == "fc.weight.exp_avg[4:6]");
+    const auto found = parse_rows_name("fc.weight.exp_avg[4:6]");
+    REQUIRE(found);
+    CHECK(found->whole == "fc.weight.exp_avg");
+    CHECK(found->rows.first == 4);
+    CHECK(found->rows.end == 6);
+    for (const char* whole : {"fc.weight", "fc[0]", "fc[a:2]", "fc[1:]", "fc[1:2", "fc[1:2]x", "[]:", ":[1]"})
+      CHECK_FALSE(parse_rows_name(whole));
+  }
+
+  TEST_CASE("state is there when it is whole, or all of its rows are") {
+    CHECK(has_state({{"fc.weight.exp_avg", 6}}));
+    CHECK(has_state({{"fc.weight.exp_avg[4:6]", 2}, {"fc.weight.exp_avg[0:4]", 4}}));
+  }
+
+  TEST_CASE("rows that are missing, overlap or have another shape are refused by name") {
+    CHECK_THROWS_WITH(
+        has_state({{"fc.weight.exp_avg[0:2]", 2}, {"fc.weight.exp_avg[4:6]", 2}}),
+        "tensor \"fc.weight.exp_avg\": row 2 of 6 is missing or there twice; use a whole checkpoint");
+    CHECK_THROWS_WITH(
+        has_state({{"fc.weight.exp_avg[0:4]", 4}}),
+        "tensor \"fc.weight.exp_avg\": row 4 of 6 is missing or there twice; use a whole checkpoint");
+    CHECK_THROWS_WITH(
+        has_state({{"fc.weight.exp_avg[0:4]", 4}, {"fc.weight.exp_avg[2:6]", 4}}),
+        "tensor \"fc.weight.exp_avg\": row 4 of 6 is missing or there twice; use a whole checkpoint");
+    CHECK_THROWS_WITH(
+        has_state({{"fc.weight.exp_avg[0:6]", 5}}),
+        "tensor \"fc.weight.exp_avg[0:6]\": is float32 [5, 2], the optimizer's state of float32 [6, 2] "
+        "is expected");
+    CHECK_THROWS_WITH(has_state({}),
+                      "tensor \"fc.weight.exp_avg\": is missing (1 tensor in all); use a whole "
+                      "checkpoint");
   }
 }
 

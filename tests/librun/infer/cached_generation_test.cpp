@@ -2,7 +2,6 @@
 // generate() makes with the same weights (tests/data/families, "greedy").
 #include <ATen/ops/tensor.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,9 +13,7 @@
 #include "librun/checkpoint/weights.h"
 #include "librun/infer.h"
 #include "tests/libprofile/model/family_values.h"
-#include "tests/librun/folder.h"
-#include "tests/librun/infer/silent.h"
-#include "tests/librun/model_alone.h"
+#include "tests/librun/infer/files.h"
 #include "tests/support/places.h"
 #include "tests/support/plans.h"
 #include "tests/support/torch_test.h"
@@ -27,26 +24,6 @@ using namespace pp;
 using test::NamedTensors;
 
 namespace {
-
-constexpr const char* kCases[] = {"llama",
-                                  "llama_llama3",
-                                  "llama_yarn",
-                                  "llama_linear",
-                                  "mistral",
-                                  "qwen2",
-                                  "qwen3",
-                                  "qwen3_yarn",
-                                  "gemma2",
-                                  "phi3",
-                                  "phi3_partial",
-                                  "gpt_neox",
-                                  "gpt_neox_sequential",
-                                  "opt",
-                                  "opt_post_norm",
-                                  "gpt2_config",
-                                  "gpt2_untied",
-                                  "smollm",
-                                  "smollm3"};
 
 NamedTensors weights_of(const ModelGraph& graph) {
   const ResolvedModel model = resolve(graph);
@@ -70,33 +47,22 @@ at::Tensor tensor_of(const Json& rows) {
 }
 
 /// One inference of a model with weights of its names.
-struct Decoding {
+struct Decoding : test::InferFiles {
   Decoding(ModelGraph model, const at::Tensor& prompts, run::GenerationOptions generation)
-      : graph(std::move(model)) {
-    test::write_tensors(folder.path() / "prompts.safetensors", {{"tokens", prompts}});
-    test::write_tensors(folder.path() / "weights.safetensors", weights_of(graph));
-    options.data = (folder.path() / "prompts.safetensors").string();
-    options.initial_weights = folder.path() / "weights.safetensors";
-    options.outputs = folder.path() / "tokens.safetensors";
-    options.generation = std::move(generation);
-  }
+      : InferFiles({{"tokens", prompts}}, weights_of(model), std::move(generation)), graph(std::move(model)) {}
   at::Tensor tokens(const std::vector<int>& cuts, bool cache = true) {
     options.generation->cache = cache;
-    run::infer(make_plan({.model = graph, .cuts = cuts, .dtype = DType::float64}), options, observer);
-    return run::read_weights(options.outputs).front().second;
+    return infer(make_plan({.model = graph, .cuts = cuts, .dtype = DType::float64})).front().second;
   }
 
   ModelGraph graph;
-  TestFolder folder;
-  run::InferOptions options;
-  test::SilentInference observer;
 };
 
 }  // namespace
 
 TEST_SUITE("librun/infer/cached_generation") {
   TEST_CASE("greedy tokens are those of transformers, on one stage and on three") {
-    for (const char* name : kCases) {
+    for (const char* name : test::kDecoderCases) {
       CAPTURE(name);
       const Json document =
           parse_json(read_file(pp::test::test_data("families/" + std::string(name) + ".json")));

@@ -7,7 +7,6 @@
 #include <malloc.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
@@ -16,18 +15,16 @@
 #include "librun/infer.h"
 #include "librun/infer/generation.h"
 #include "librun/infer/sequences.h"
-#include "tests/librun/folder.h"
-#include "tests/librun/infer/silent.h"
-#include "tests/librun/model_alone.h"
+#include "tests/librun/infer/files.h"
 #include "tests/librun/synthetic_options.h"
 #include "tests/support/plans.h"
-#include "tests/support/schema.h"
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
 namespace generation_test {
 
 using namespace pp;
+using Files = test::InferFiles;
 using test::NamedTensors;
 
 namespace {
@@ -78,36 +75,6 @@ at::Tensor grown(const ModelGraph& graph, const NamedTensors& weights, NamedTens
   }
   return all;
 }
-
-struct Files {
-  Files(const NamedTensors& inputs, const NamedTensors& weights, run::GenerationOptions generation) {
-    test::write_tensors(folder.path() / "inputs.safetensors", inputs);
-    test::write_tensors(folder.path() / "weights.safetensors", weights);
-    options.data = (folder.path() / "inputs.safetensors").string();
-    options.initial_weights = folder.path() / "weights.safetensors";
-    options.outputs = folder.path() / "outputs.safetensors";
-    options.generation = std::move(generation);
-  }
-  NamedTensors infer(const plan::Plan& plan) {
-    report = run::infer(plan, options, observer);
-    CHECK(test::schema_error("inference", run::to_json(report)) == "");
-    return run::read_weights(options.outputs);
-  }
-  std::string refusal(const plan::Plan& plan) {
-    try {
-      run::infer(plan, options, observer);
-    } catch (const Error& error) {
-      CHECK((error.kind() == ErrorKind::usage || error.kind() == ErrorKind::data));
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  TestFolder folder;
-  run::InferOptions options;
-  test::SilentInference observer;
-  run::InferReport report;
-};
 
 std::vector<plan::Plan> plans_of(const ModelGraph& model) {
   std::vector<PlanSpec> specs{{},
@@ -274,7 +241,7 @@ TEST_SUITE("librun/infer/generation") {
     CHECK(found[0].second[1].narrow(0, 5, 3).eq(18).all().item<bool>());
     prompts[1][0] = 18;
     test::write_tensors(files.options.data, {{"tokens", prompts}});
-    CHECK(files.refusal(make_plan({.model = model})).find("sample 1: its prompt has no token but") !=
+    CHECK(files.refusal(make_plan({.model = model}), {}).find("sample 1: its prompt has no token but") !=
           std::string::npos);
   }
 
@@ -320,7 +287,7 @@ TEST_SUITE("librun/infer/generation") {
     const plan::Plan plan = make_plan({.model = model});
     const auto refused = [&](const run::GenerationOptions& generation) {
       Files files({{"tokens", tokens(2, 3)}}, trained(model), generation);
-      return files.refusal(plan);
+      return files.refusal(plan, {});
     };
     CHECK(refused({.new_tokens = 8, .prompt_length = 3}) ==
           "--max-new-tokens 8 after 3: the model's \"tokens\" has 9 positions, which leaves 7");
@@ -342,11 +309,11 @@ TEST_SUITE("librun/infer/generation") {
     const ModelGraph twin =
         model::build_family("t5_small:layers=1,width=8,heads=2,hidden=16,vocabulary=19,source=5,target=5");
     Files files({{"source", tokens(2, 5)}}, trained(twin), {.new_tokens = 2, .start_token = 1});
-    CHECK(files.refusal(make_plan({.model = twin})) ==
+    CHECK(files.refusal(make_plan({.model = twin}), {}) ==
           "model \"" + twin.name +
               "\" has several inputs that could grow; choose with --sequence-input one of source, target");
     files.options.generation->sequence_input = "target";
-    CHECK(files.refusal(make_plan({.model = twin})) == "accepted");
+    CHECK(files.refusal(make_plan({.model = twin}), {}) == "");
   }
 }
 

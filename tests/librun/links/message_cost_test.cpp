@@ -18,7 +18,8 @@ using pp::test::Wire;
 
 namespace {
 
-/// Of three measurements the one nearest to `expected`: a pause of the machine shifts some of them, a defect all.
+/// Of three measurements the one nearest to `expected`: a pause of the machine shifts some of them, a defect
+/// all.
 double nearest_ms(Wire& wire, double expected) {
   double nearest = 1e9;
   for (int i = 0; i < 3; ++i) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/json_reader.h"
+#include "librun/report/record.h"
 #include "tests/support/doctest.h"
 
 namespace build_test {
@@ -24,6 +25,11 @@ plan::Plan two_workers() {
   plan.predicted.workers[1].busy = Seconds(0.5);
   plan.predicted.workers[1].memory.peak = Bytes(100);
   return plan;
+}
+
+OpRecord forward(int stage, std::int64_t frame, double start, double end) {
+  const plan::Op op{plan::OpKind::forward, StageId{stage}, static_cast<int>(frame)};
+  return {{WorkerId{stage}, op, Seconds(start), Seconds(end)}, frame, {}, {}};
 }
 
 }  // namespace
@@ -181,6 +187,30 @@ TEST_SUITE("librun/report/build") {
     CHECK(trace.find(R"("otherData":{"clocks":"rank 1: a \"b\""})") != std::string::npos);
     CHECK(parse_json(trace).is_object());
     CHECK(trace.find("F0.3") != std::string::npos);
+  }
+
+  TEST_CASE("the median of many times is kept in bounded memory") {
+    TimeSample sample;
+    for (int i = 0; i < 100000; ++i) sample.add(Seconds(i % 1000));
+    CHECK(sample.count() == 100000);
+    CHECK(sample.median().count() == doctest::Approx(500).epsilon(0.05));
+  }
+
+  TEST_CASE("the median of few times is exact") {
+    CHECK(median({Seconds(3), Seconds(1), Seconds(2)}) == Seconds(2));
+    CHECK(median({}) == Seconds(0));
+  }
+
+  TEST_CASE("latency is the median from the first forward to the end of the last, delay counts who entered") {
+    // Two stages. Frame 4 is in from 0 to 3, 5 from 1 to 4, 6 from 2 to 8; of frame 3 only the end is known.
+    // At 3 frames 5 and 6 have entered behind 4; frame 7 enters at 5, before 6 leaves.
+    WorkerRecord first, last;
+    first.ops = {forward(0, 4, 0, 1), forward(0, 5, 1, 2), forward(0, 6, 2, 3), forward(0, 7, 5, 6)};
+    last.ops = {forward(1, 3, 1, 2), forward(1, 4, 2, 3), forward(1, 5, 3, 4), forward(1, 6, 4, 8)};
+    const std::vector<const WorkerRecord*> records{&first, &last};
+    const FramesReport report = frames_report(records, 2);
+    CHECK(report.latency.count() == doctest::Approx(3));  // of 3, 3, 6
+    CHECK(report.delay == 2);
   }
 }
 

@@ -2,13 +2,10 @@
 // which served_test.cpp holds against recursions by hand.
 #include <ATen/ops/ones.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "librun/server/remote_server.h"
@@ -67,31 +64,6 @@ void check_same(int ranks, const plan::Plan& plan, const run::RunOptions& option
 }  // namespace
 
 TEST_SUITE("librun/server/ranks") {
-  TEST_CASE(
-      "the synchronous parameter server on 2, 3 and 4 ranks: the bits of one process and of data parallelism") {
-    for (const auto& [ranks, micro_batches, optimizer] :
-         {std::tuple{2, 4, plan::OptimizerName::sgd}, std::tuple{4, 4, plan::OptimizerName::adam},
-          std::tuple{3, 2, plan::OptimizerName::sgd}}) {  // 2: some replica of 4 has nothing to do
-      CAPTURE(ranks);
-      const auto plan = [&](const char* schedule) {
-        return make_plan({.model = pp::test::dropout_mlp(),
-                          .replicas = {4},
-                          .schedule = schedule,
-                          .mini_batch = kBatch,
-                          .micro_batches = micro_batches,
-                          .optimizer = optimizer,
-                          .all_reduce_overlap = 0.5});
-      };
-      run::RunOptions options = short_run(6);
-      options.epochs = 2;
-      options.evaluate = true;
-      options.momentum.reset();
-      check_same(ranks, plan("parameter-server"), options);
-      CHECK(pp::test::first_difference(pp::test::run_plan(plan("data-parallel"), options).tensors,
-                                       pp::test::run_plan(plan("parameter-server"), options).tensors) == "");
-    }
-  }
-
   TEST_CASE("downpour in a fixed order on several ranks: the bits and the staleness of one process") {
     for (const std::uint64_t seed : {1u, 2u}) {
       for (const auto& periods : {std::pair{1, 1}, std::pair{3, 2}, std::pair{1, 4}, std::pair{5, 1}}) {
@@ -132,14 +104,6 @@ TEST_SUITE("librun/server/ranks") {
       };
       CHECK(run_on(3, served_plan("ssp", 3), options).report.replicas->largest_lead == staleness);
     }
-  }
-
-  TEST_CASE("ssp with staleness 0 is bulk synchronous on ranks, in any order") {
-    run::RunOptions options = short_run(24);
-    options.staleness = 0;
-    const plan::Plan plan = served_plan("ssp", 3);
-    CHECK(pp::test::first_difference(pp::test::run_plan(plan, options).tensors,
-                                     run_on(3, plan, options).tensors) == "");
   }
 
   TEST_CASE("downpour in free order: the loss of four replicas on four ranks falls, nobody is far ahead") {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "librun/server/interleaving.h"
+#include "tests/libprofile/core/error_text.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/models.h"
 #include "tests/librun/whole_model.h"
@@ -177,22 +178,8 @@ test::NamedTensors bulk(const plan::Plan& plan, const run::RunOptions& options) 
   return all.result();
 }
 
-void check_is_sgd(const char* schedule) {
-  const plan::Plan plan = served_plan(schedule, 1, DType::float32);
-  const run::RunOptions options = short_run(10);
-  const test::Trained expected = test::train_alone(plan, options);
-  const test::Run found = test::run_plan(plan, options);
-  CHECK(test::first_difference(expected.tensors, found.tensors) == "");
-  CHECK(found.report.step_losses == expected.losses);
-}
-
 std::string refusal(const plan::Plan& plan, const run::RunOptions& options) {
-  try {
-    run::check(plan, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
+  return pp::test::error_of([&] { run::check(plan, options); });
 }
 
 std::string refusal(const plan::Plan& plan, const std::function<void(run::RunOptions&)>& change) {
@@ -227,13 +214,16 @@ TEST_SUITE("librun/server/served") {
     }
   }
 
-  TEST_CASE("row 26: Downpour with one replica that pushes and fetches every time is SGD, bit for bit") {
-    check_is_sgd("downpour");
-  }
-  TEST_CASE("row 27: Hogwild with one replica is SGD, bit for bit") { check_is_sgd("hogwild"); }
-  TEST_CASE("ssp and the synchronous server with one replica are SGD, bit for bit") {
-    check_is_sgd("ssp");
-    check_is_sgd("parameter-server");
+  TEST_CASE("rows 26, 27: with one replica every server is SGD, bit for bit") {
+    const run::RunOptions options = short_run(10);
+    for (const char* schedule : {"downpour", "hogwild", "ssp", "parameter-server"}) {
+      CAPTURE(schedule);
+      const plan::Plan plan = served_plan(schedule, 1, DType::float32);
+      const test::Trained expected = test::train_alone(plan, options);
+      const test::Run found = test::run_plan(plan, options);
+      CHECK(test::first_difference(expected.tensors, found.tensors) == "");
+      CHECK(found.report.step_losses == expected.losses);
+    }
   }
 
   TEST_CASE("row 26: Downpour, two replicas in a fixed order equal the recursion") {

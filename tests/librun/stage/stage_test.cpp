@@ -4,6 +4,8 @@
 #include <ATen/ops/full.h>
 
 #include "libprofile/core/error.h"
+#include "librun/options/optimizer.h"
+#include "librun/options/optimizer_settings.h"
 #include "tests/librun/models.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
@@ -147,6 +149,23 @@ TEST_SUITE("librun/stage") {
     first.stage.scale_gradient(0.5);
     CHECK(pp::test::CalledOperations::count("aten::mul_") == 1);
     CHECK(first.stage.update_gradient().flat.equal(half));
+  }
+
+  TEST_CASE("what an optimizer keeps is told without making it") {
+    for (const auto& [name, text] : EnumNames<plan::OptimizerName>::table) {
+      for (const double momentum : {0.0, 0.5}) {
+        run::RunOptions options;
+        if (name == plan::OptimizerName::sgd || name == plan::OptimizerName::rmsprop)
+          options.momentum = momentum;
+        const run::OptimizerState told = run::optimizer_state(name, options);
+        const auto made = run::make_optimizer(name, options);
+        CAPTURE(text);
+        CAPTURE(momentum);
+        CHECK(told.slots == made->slot_names());
+        CHECK(told.ratio == made->state_ratio());
+        CHECK(told.has_direction == made->has_direction());
+      }
+    }
   }
 }
 
