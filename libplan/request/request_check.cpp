@@ -122,17 +122,19 @@ void check_stages(const Cluster& cluster, const PlanGraph& graph, const PlanRequ
     refuse("cuts: " + std::to_string(stages) + " stages are not a multiple of " + std::to_string(chunks) +
            " stages per worker");
   }
-  require_at_most(stages, graph.size(), "stages", "layers");
+  const int least = std::max(stages, chunks);  // one worker has as many
+  require_at_most(least, graph.size(), "stages", "layers");
   require_at_most(stages / chunks, devices, chunks > 1 ? "workers" : "stages", "devices");
-  if (request.max_stages) require_at_most(stages, *request.max_stages, "stages", "max_stages");
-  if (!graph.has_groups() || stages <= most_stages(graph)) return;
+  if (request.max_stages) require_at_most(least, *request.max_stages, "stages", "max_stages");
+  if (!graph.has_groups() || least <= most_stages(graph)) return;
   const std::string found =
-      "stages = " + std::to_string(stages) + " exceeds " + std::to_string(most_stages(graph)) + ": layers ";
+      "stages = " + std::to_string(least) + " exceeds " + std::to_string(most_stages(graph)) + ": layers ";
+  const std::string fewer = stages > 0 ? "plan fewer stages" : "plan a schedule with 1 stage per worker";
   PlanGraph without = graph;
   without.blocks.clear();
-  if (stages <= most_stages(without))
-    refuse(found + "of one block stay in one stage; plan fewer stages, or leave --cut-at out");
-  refuse(found + "that share weights stay in one stage; plan fewer stages" + or_copies(request));
+  if (least <= most_stages(without))
+    refuse(found + "of one block stay in one stage; " + fewer + ", or leave --cut-at out");
+  refuse(found + "that share weights stay in one stage; " + fewer + or_copies(request));
 }
 
 void check_cuts(const PlanGraph& graph, const PlanRequest& request) {

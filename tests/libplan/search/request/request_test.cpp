@@ -135,6 +135,14 @@ TEST_CASE("layers that share weights are not separated") {
   request.stages = 3;
   const Plan plan = std::get<Plan>(make_plan(profile, make_cluster(4), request));
   CHECK(stages_text(plan) == "1|4|1");
+  // A worker has two stages, however many workers take the micro-batches.
+  profile.model.layers[4].weights_of.clear();
+  profile.model.layers[5].weights_of = "a";
+  profile.layers[5].parameters = Bytes(0);
+  profile.model = resolve(profile.model).graph;
+  CHECK(refusal([](PlanRequest& r) { r.schedule = "interleaved"; }, make_cluster(4), profile) ==
+        "stages = 2 exceeds 1: layers that share weights stay in one stage; plan a schedule with 1 stage per "
+        "worker");
 }
 
 TEST_CASE("where one step is long to simulate, the limit that is named fits but need not be the smallest") {
