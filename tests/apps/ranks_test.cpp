@@ -49,15 +49,16 @@ struct RankFolder : pp::test::TemporaryFolder {
   }
   /// `env` says yes to Open MPI's questions: root may start ranks, more of them than cores. At its end Open MPI
   /// keeps memory that AddressSanitizer would call leaked.
-  Outcome on(int ranks, const Arguments& more) const {
+  Outcome on(int ranks, const Arguments& more, const Arguments& in_front = {}) const {
     Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                   "OMPI_MCA_rmaps_base_oversubscribe=1",
                   "ASAN_OPTIONS=detect_leaks=0",
                   PP_MPIRUN,
                   "-n",
-                  std::to_string(ranks),
-                  pp::test::RunFolder::tool().string()};
+                  std::to_string(ranks)};
+    all.insert(all.end(), in_front.begin(), in_front.end());
+    all.push_back(pp::test::RunFolder::tool().string());
     const Arguments what = training(more);
     all.insert(all.end(), what.begin(), what.end());
     return pp::test::run_checked("/usr/bin/env", all, path());
@@ -67,19 +68,7 @@ struct RankFolder : pp::test::TemporaryFolder {
                       const Arguments& more) const {
     const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (" +
                                wait + "; kill -" + signal + " $$) & fi; exec \"$0\" \"$@\"";
-    Arguments all{"OMPI_ALLOW_RUN_AS_ROOT=1",
-                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                  "OMPI_MCA_rmaps_base_oversubscribe=1",
-                  PP_MPIRUN,
-                  "-n",
-                  std::to_string(ranks),
-                  "/bin/sh",
-                  "-c",
-                  script,
-                  pp::test::RunFolder::tool().string()};
-    const Arguments what = training(more);
-    all.insert(all.end(), what.begin(), what.end());
-    return pp::test::run_checked("/usr/bin/env", all, path());
+    return on(ranks, more, {"/bin/sh", "-c", script});
   }
 
   int mini_batch = 0;

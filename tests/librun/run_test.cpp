@@ -142,6 +142,7 @@ TEST_SUITE("librun/run") {
     };
     const std::vector<double> free = norms(two_stages(), 1e9);
     CHECK(norms(make_plan({.model = test::dropout_mlp()}), 1e9) == free);
+    CHECK(norms(two_stages(), 1e8) == free);  // a norm below the limit changes nothing
     CHECK(norms(two_stages(), 1e-3)[0] == free[0]);
     CHECK(free[0] > 1e-3);
   }

@@ -25,14 +25,7 @@ from torch.nn.utils import parametrizations  # noqa: E402
 from import_torch import command, data, export, factory, importer, interpreter, rehearsal, verify, weights  # noqa: E402
 from import_torch.refused import Refused  # noqa: E402
 from import_families import tool  # noqa: E402
-from import_torch_test import Sequence, imported, module_of  # noqa: E402
-
-
-class Refusing(unittest.TestCase):
-    def refused(self, message, module, *examples, **options):
-        with self.assertRaises(Refused) as caught:
-            imported(module, *examples, **options)
-        self.assertIn(message, str(caught.exception))
+from import_torch_test import Refusing, Sequence, imported, module_of  # noqa: E402
 
 
 class WrongDocuments(unittest.TestCase):

@@ -49,6 +49,13 @@ def module_of(forward, **parts):
     return Made()
 
 
+class Refusing(unittest.TestCase):
+    def refused(self, message, module, *examples, **options):
+        with self.assertRaises(Refused) as caught:
+            imported(module, *examples, **options)
+        self.assertIn(message, str(caught.exception))
+
+
 class Layers(unittest.TestCase):
     def layers(self, *arguments, **options):
         return {layer["name"]: layer for layer in imported(*arguments, **options).document["layers"]}
@@ -269,13 +276,8 @@ class Reversal(torch.autograd.Function):
         return -grad
 
 
-class Itself(unittest.TestCase):
+class Itself(Refusing):
     """What torch.export does not keep is seen by comparing with the module itself."""
-
-    def refused(self, message, module, *examples, **options):
-        with self.assertRaises(Refused) as caught:
-            imported(module, *examples, **options)
-        self.assertIn(message, str(caught.exception))
 
     def test_a_backward_of_its_own_is_refused_with_the_parameter(self):
         module = module_of(lambda self, x: self.b(Reversal.apply(self.a(x))), a=nn.Linear(4, 4), b=nn.Linear(4, 2))
@@ -327,21 +329,6 @@ class Itself(unittest.TestCase):
         dropped = [layer["attributes"] for layer in made.document["layers"] if layer["op"] == "stochastic_depth"]
         self.assertEqual(dropped, [{"p": 0.3}])
 
-    def test_a_mask_in_two_places_is_refused(self):
-        def forward(self, x):
-            mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
-            return self.a(x) * mask + self.b(x) * mask
-        self.refused("multiplies with the random mask of", module_of(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4)), "float32:4")
-
-    def test_sizes_that_step_with_many_samples_are_refused(self):
-        def forward(self, x):
-            return self.lin(x).reshape((x.shape[0] + 127) // 128 * x.shape[0], -1)
-        self.refused("number of samples", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
-
-    def test_a_matrix_of_samples_is_refused(self):
-        self.refused("must not depend on each other", module_of(lambda self, x: torch.eye(x.shape[0]) @ self.lin(x),
-                                                                lin=nn.Linear(4, 4)), "float32:4")
-
     def test_parameters_that_share_memory_are_refused(self):
         module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
         module[1].weight.data = module[0].weight.data
@@ -389,12 +376,7 @@ class Itself(unittest.TestCase):
         self.assertEqual(made.document["layers"][0]["call"]["flops"], 360.0)
 
 
-class Refusals(unittest.TestCase):
-    def refused(self, message, module, *examples, **options):
-        with self.assertRaises(Refused) as caught:
-            imported(module, *examples, **options)
-        self.assertIn(message, str(caught.exception))
-
+class Refusals(Refusing):
     def test_what_mixes_samples_is_refused_with_its_layer(self):
         self.refused("layer 0 mixes the samples of a batch",
                      nn.Sequential(module_of(lambda self, x: self.lin(x - x.mean(0)), lin=nn.Linear(4, 4))),
@@ -424,46 +406,29 @@ class Refusals(unittest.TestCase):
             Loss.penalty = penalty
             self.refused(reason, Loss(), "float32:4", target=("int64::0..4",), loss="module")
 
-    def test_a_product_of_samples_is_refused(self):
-        self.refused("mixes the samples of a batch",
-                     module_of(lambda self, x: (self.lin(x) @ x.T) @ x, lin=nn.Linear(4, 4)), "float32:4")
-
-    def test_a_buffer_that_forward_changes_is_refused(self):
-        def forward(self, x):
-            self.mean.mul_(0.9)
-            return self.lin(x) - self.mean
-        self.refused("changes mean in forward()", module_of(forward, lin=nn.Linear(4, 4), mean=torch.zeros(4)),
-                     "float32:4")
-
-    def test_an_input_that_forward_changes_is_refused(self):
-        self.refused("changes the input x", module_of(lambda self, x: self.lin(x.mul_(2)), lin=nn.Linear(4, 4)),
-                     "float32:4")
-
-    def test_a_part_that_is_overwritten_is_refused(self):
-        def forward(self, x):
+    def test_what_a_pipeline_cannot_have_is_refused(self):
+        def overwritten(self, x):
             y = self.lin(x)
             y[:, 0] = 1.0
             return y * 2
-        self.refused("works in place", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
 
-    def test_other_noise_is_refused(self):
-        self.refused("draws random numbers", module_of(lambda self, x: self.lin(x) + torch.randn_like(x),
-                                                       lin=nn.Linear(4, 4)),
-                     "float32:4")
-
-    def test_a_decision_on_values_is_refused(self):
-        def forward(self, x):
-            return self.lin(x) if x.sum() > 0 else x
-        self.refused("decides on the values", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
-
-    def test_a_fixed_number_of_samples_is_refused(self):
-        self.refused("number of samples", module_of(lambda self, x: self.lin(x).reshape(3, 2, 2), lin=nn.Linear(4, 4)),
-                     "float32:4")
-
-    def test_a_module_that_is_another_in_evaluation_is_refused(self):
-        def forward(self, x):
-            return self.lin(x) * (1.0 if self.training else 0.5)
-        self.refused("does something else in evaluation", module_of(forward, lin=nn.Linear(4, 4)), "float32:4")
+        def twice(self, x):
+            mask = torch.empty(x.shape[0], 1).bernoulli_(0.5).div_(0.5) if self.training else 1.0
+            return self.lin(x) * mask + x * mask
+        for message, forward in (
+                ("mixes the samples of a batch", lambda self, x: (self.lin(x) @ x.T) @ x),
+                ("must not depend on each other", lambda self, x: torch.eye(x.shape[0]) @ self.lin(x)),
+                ("changes mean in forward()", lambda self, x: self.lin(x) - self.mean.mul_(0.9)),
+                ("changes the input x", lambda self, x: self.lin(x.mul_(2))),
+                ("works in place", overwritten),
+                ("draws random numbers", lambda self, x: self.lin(x) + torch.randn_like(x)),
+                ("multiplies with the random mask of", twice),
+                ("decides on the values", lambda self, x: self.lin(x) if x.sum() > 0 else x),
+                ("number of samples", lambda self, x: self.lin(x).reshape(3, 2, 2)),
+                ("number of samples", lambda self, x: self.lin(x).reshape((x.shape[0] + 127) // 128 * x.shape[0], -1)),
+                ("does something else in evaluation", lambda self, x: self.lin(x) * (1.0 if self.training else 0.5))):
+            with self.subTest(message):
+                self.refused(message, module_of(forward, lin=nn.Linear(4, 4), mean=torch.zeros(4)), "float32:4")
 
     def test_batch_norm_without_statistics_is_refused(self):
         self.refused("use affine=True", nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Conv2d(3, 2, 3)),
