@@ -295,6 +295,19 @@ std::string runner_up_text(const Explanation& why) {
   return text + ".\n";
 }
 
+/// `Data parallelism: 1.03 s per step, of which messages and all-reduces are 640 ms: 385 ms if hidden`
+std::string data_parallel_text(const Explanation& why) {
+  if (!why.data_parallel) return "";
+  const DataParallelism& found = *why.data_parallel;
+  if (!found.step) return "Data parallelism: " + found.why_not + ".\n";
+  std::string text = "Data parallelism: " + to_text(*found.step) + " per step";
+  if (found.links > Seconds(0)) {
+    text += ", of which all-reduces are " + to_text(found.links) + "; " + to_text(*found.step - found.links) +
+            " if they were hidden";
+  }
+  return text + ".\n";
+}
+
 std::string hints_text(const Explanation& why) {
   std::string text;
   if (why.runner_up && why.spread && margin(why) < *why.spread) {
@@ -361,6 +374,7 @@ Explanation explain(const Plan& plan, const Profile& profile, const Cluster& clu
   why.limit = limit_of(why.parts, why.step_without_memory_limit.has_value());
   why.certificate = plan.certificate;
   why.runner_up = runner_up(plan, profile, cluster, request);
+  why.data_parallel = data_parallelism(plan, profile, cluster, request);
   why.micro_batches = plan.training.micro_batches;
   why.spread = recorded_spread(profile, micro_batch_sizes(plan.training.mini_batch, why.micro_batches).front());
   why.depth = static_cast<int>(plan.stages.size()) / plan.schedule.chunks_per_worker;
@@ -391,6 +405,12 @@ Json to_json(const Explanation& why) {
     json["step_without_memory_limit_s"] = why.step_without_memory_limit->count();
   if (why.memory_left_out) json["memory_left_out"] = true;
   if (why.runner_up) json["runner_up"] = runner_up_json(*why.runner_up);
+  if (why.data_parallel && why.data_parallel->step) {
+    json["data_parallelism"] = {{"step_s", why.data_parallel->step->count()},
+                                {"links_s", why.data_parallel->links.count()}};
+  } else if (why.data_parallel) {
+    json["data_parallelism"] = {{"why_not", why.data_parallel->why_not}};
+  }
   if (why.spread) json["spread"] = *why.spread;
   if (!why.calibration.empty()) json["calibration"] = calibration_json(why);
   for (const Machine& machine : why.machines) {
@@ -411,7 +431,8 @@ std::string to_text(const Explanation& why) {
   return "Chosen: " + why.plan + ": " + to_text(why.step) + " per step, the fastest of all that were " +
          "simulated.\n" + machines_text(why) + calibration_text(why) + expected_text(why) + windows_text(why) +
          loads_text(why) + limit_text(why) + messages_text(why) + overlap_text(why) +
-         certainty_text(why.certificate) + runner_up_text(why) + hints_text(why) + changes_text(why);
+         certainty_text(why.certificate) + runner_up_text(why) + data_parallel_text(why) + hints_text(why) +
+         changes_text(why);
 }
 
 }  // namespace pp::plan

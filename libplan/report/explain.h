@@ -56,7 +56,8 @@ struct Explanation {
   bool memory_left_out = false;  ///< the observer of the request stopped the search for that step
   Certificate certificate;
   std::optional<RunnerUp> runner_up;  ///< nothing: no such alternative is listed
-  std::optional<double> spread;       ///< recorded_spread() at the plan's micro-batch size
+  std::optional<DataParallelism> data_parallel;
+  std::optional<double> spread;  ///< recorded_spread() at the plan's micro-batch size
   int micro_batches = 1;
   int depth = 1;                         ///< stages one after the other, on different workers
   bool synchronous = true;               ///< the pipeline fills and drains in every step
@@ -75,7 +76,7 @@ struct Explanation {
 /// `micro_batch_size`, else the smallest. Nothing for imported times, which have no spread.
 std::optional<double> recorded_spread(const Profile& profile, int micro_batch_size);
 
-/// `plan` is what make_plan() made of the rest. Costs about six times as much as that; what the
+/// `plan` is what make_plan() made of the rest. Costs about seven times as much as that; what the
 /// request's observer leaves no time for is left out, and said to be. The same input gives the
 /// same answer. Throws what make_plan() throws.
 Explanation explain(const Plan& plan, const Profile& profile, const Cluster& cluster,

@@ -8,7 +8,9 @@
 #include "libplan/answer/make_plan.h"
 #include "libplan/cost/constants.h"
 #include "libplan/cost/stage_memory.h"
+#include "libplan/peers/strategy.h"
 #include "libplan/plan/programs.h"
+#include "libplan/report/throughput.h"
 #include "libplan/request/machine.h"
 #include "libplan/request/request.h"
 #include "libplan/search/candidates/collect_candidates.h"
@@ -120,6 +122,27 @@ class Changes {
 };
 
 }  // namespace
+
+std::optional<DataParallelism> data_parallelism(const Plan& plan, const Profile& profile,
+                                                const Cluster& cluster, const PlanRequest& request) {
+  if (plan.stages.size() == 1 || !has_time(request, cluster)) return std::nullopt;
+  try {
+    PlanRequest alone = narrowed(profile, cluster, request, Strategy::data_parallel);
+    alone.top = 0;
+    alone.force_units = true;  // units were checked when the plan was made
+    const auto found = make_plan(profile, cluster, alone);
+    if (!has_time(request, cluster)) return std::nullopt;
+    if (const auto* none = std::get_if<Infeasible>(&found)) {
+      if (none->short_by <= Bytes(0)) return std::nullopt;
+      return DataParallelism{.why_not = none->reason};
+    }
+    const Plan& best = std::get<Plan>(found);
+    return DataParallelism{best.predicted.step, step_parts(best).links, ""};
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::internal) throw;
+    return std::nullopt;
+  }
+}
 
 bool has_time(const PlanRequest& request, const Cluster& cluster) {
   return goes_on(request, {static_cast<int>(cluster.devices.size()), {}});

@@ -35,6 +35,18 @@ std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& prof
                                            const PlanRequest& request);
 
 enum class MemoryLimits { no, yes };
+/// Where data parallelism stands beside a plan of several stages: one stage, replicated on all devices.
+struct DataParallelism {
+  std::optional<Seconds> step;  ///< nothing: it does not fit
+  Seconds links{};              ///< StepParts::links: how much faster it would be if its all-reduce were hidden
+  std::string why_not;          ///< one sentence where it does not fit
+  bool operator==(const DataParallelism&) const = default;
+};
+/// Nothing where the plan is that, where the request does not admit one stage, and when the observer of the
+/// request stops the search. Costs one make_plan().
+std::optional<DataParallelism> data_parallelism(const Plan& plan, const Profile& profile,
+                                                const Cluster& cluster, const PlanRequest& request);
+
 /// Whether the observer of the request leaves time to plan for `cluster`.
 bool has_time(const PlanRequest& request, const Cluster& cluster);
 

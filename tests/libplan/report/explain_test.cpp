@@ -74,6 +74,22 @@ TEST_CASE("the expected step stands beside that of the medians where it is known
   check_says(why, "\nExpected: 25 ms per step on average, as with every");
 }
 
+TEST_CASE("data parallelism stands beside a pipeline: its step, and what its all-reduce takes of it") {
+  // Four layers of 1 + 2 ms and 10 MB; four micro-batches. Two stages: (4 + 1) * 6 ms. Two replicas: two
+  // micro-batches of 12 ms each, then 40 MB at 1 GB/s.
+  const Profile profile = even_chain(4, 10'000'000);
+  const Explanation why = explained(profile, make_cluster(2), request_of(4, 4));
+  REQUIRE(why.step.count() == exactly(0.030));
+  check_says(
+      why, "\nData parallelism: 64 ms per step, of which all-reduces are 40 ms; 24 ms if they were hidden.\n");
+  CHECK(to_json(why)["data_parallelism"]["links_s"].get<double>() == exactly(0.040));
+  PlanRequest one = request_of(4, 4);
+  one.stages = 1;
+  check_silent(explained(profile, make_cluster(2), one), "Data parallelism");
+  check_says(explained(profile, make_cluster(2, 70'000'000), request_of(4, 4)),
+             "Data parallelism: does not fit: ");
+}
+
 TEST_CASE("an uneven pipeline: the slow stage decides, the other has half its time to spare") {
   // Stage 0 runs F0 F1 B0 F2 B1 F3 B2 B3 of 2 and 4 ms: 24 ms. It waits once, from 4 to 5, for F0 B0 of stage 1
   // (2 to 5), so a step takes 25 ms, and the next begins the same way.

@@ -168,6 +168,7 @@ TEST_SUITE("libplan/report/sweep") {
     CHECK(status_of(rows.front()) == "infeasible");
     const auto alone = make_plan(uneven_chain(), spec.clusters.front(), [&] {
       PlanRequest request = spec.request;
+      request.mini_batch = 8;
       request.schedule = "1f1b";
       request.micro_batches = 4;
       return request;

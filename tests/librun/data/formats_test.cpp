@@ -61,9 +61,8 @@ TEST_SUITE("librun/data/formats") {
     CHECK(c.refusal_of("data_batch_1.bin", "").starts_with("DIR/data_batch_1.bin: 0 bytes, "));
     // The second record begins at byte 3073.
     CHECK(c.refusal_of("data_batch_1.bin", std::string(3073, '\0') + '\3' + std::string(3072, '\0')) ==
-          "DIR/data_batch_1.bin: byte 3073: 3 in sample 1, the model's target \"y\" takes 0 to 2; mend the "
-          "data or "
-          "plan a model with more");
+          "DIR/data_batch_1.bin: byte 3073: 3 in sample 1, the model's target \"y\" takes 0 to 2; "
+          "correct the data or plan a model with more");
     CHECK(Case(classifier({3, 32, 32})).refusal().starts_with("DIR: no data: "));
     Case other(classifier({3, 8, 8}));
     CHECK(other.refusal_of("data_batch_1.bin", std::string(3073, '\0')) ==
