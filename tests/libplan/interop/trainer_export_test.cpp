@@ -256,11 +256,12 @@ TEST_CASE("Megatron: models that are no row of equal blocks, and cuts through on
   CHECK(megatron_refusal({.model = language(3), .cuts = {8}}) ==
         "Megatron-LM cannot run this plan: norm stands behind the blocks and belongs into the last stage; "
         "plan with --cut-at block");
-  CHECK(megatron_refusal({.model = language(1), .cuts = {3}}).find("it takes a row of two or more equal blocks (names such as") !=
-        std::string::npos);
+  CHECK(megatron_refusal({.model = language(1), .cuts = {3}})
+            .find("it takes a row of two or more equal blocks (names such as") != std::string::npos);
   ModelGraph unequal = language(2);
   unequal.layers[4].op = "relu";
-  CHECK(megatron_refusal({.model = unequal, .cuts = {3}}).find("it takes a row of two or more equal blocks (names such as") != std::string::npos);
+  CHECK(megatron_refusal({.model = unequal, .cuts = {3}})
+            .find("it takes a row of two or more equal blocks (names such as") != std::string::npos);
 }
 
 }  // namespace pp::plan::trainer_export_test
