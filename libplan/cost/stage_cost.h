@@ -180,7 +180,7 @@ enum class LoadKind {
 /// without the fixed costs of an operation.
 struct LoadTerms {
   double forward = 0, backward = 0;
-  /// Of `step_bound`: the part of the backward that the stages in front wait for; forward and that part of this
+  /// The part of the backward in `step_bound` that the stages in front wait for; forward and that part of this
   /// stage and all in front, as far as gradients return (Chain::returned); the same of the whole model.
   double awaited = 0, reach = 0, whole = 0;
   double update = 0;       ///< per step, fixed costs included
@@ -243,9 +243,10 @@ struct LayerGradient {
   std::int64_t bytes = 0;  ///< of its weights
 };
 
-/// Of `all_reduce` seconds for all these gradients those that are over when the backward is, if nothing hinders
-/// them: AR - (max_k (e_k + sum of ar_i for i >= k) - B) with buckets in the order of the backward, complete at
-/// e_k and AR's share of bytes long. `layers` in the order of the model. At most B, and AR. O(layers).
+/// Those of the `all_reduce` seconds for all these gradients that are over when the backward is, if nothing
+/// hinders them: AR - (max_k (e_k + sum of ar_i for i >= k) - B) with buckets in the order of the backward,
+/// complete at e_k and AR's share of bytes long. `layers` in the order of the model. At most B, and AR.
+/// O(layers).
 double hideable(std::span<const LayerGradient> layers, double all_reduce);
 
 }  // namespace pp::plan

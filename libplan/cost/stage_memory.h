@@ -41,7 +41,8 @@ enum class HandOver { copy, reference };
 HandOver hand_over(const Device& a, const Device& b);
 /// Among all these positions of the cluster: by reference where every two of them do.
 HandOver hand_over(const Cluster& cluster, std::span<const int> positions);
-/// Of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per micro-batch.
+/// Bytes of the messages of one stage, beyond the inputs that it keeps. `in` and `out` in bytes per
+/// micro-batch.
 std::int64_t message_bytes(HandOver hand_over, std::int64_t in, std::int64_t out);
 
 /// What the layers of a stage hold and exchange, added up. Tensors in bytes of one micro-batch.
@@ -74,7 +75,7 @@ struct StageBytes {
   std::int64_t saved = 0;      ///< one micro-batch, without what `input` holds
   std::int64_t input = 0;      ///< one micro-batch
   std::int64_t boundary = 0;   ///< message_bytes()
-  std::int64_t again = 0;      ///< what runs again has in backward, of one micro-batch at a time
+  std::int64_t again = 0;      ///< what is recomputed has in backward, of one micro-batch at a time
   std::int64_t workspace = 0;  ///< above all that is saved
   int in_flight = 1;
   int smaller = 0;   ///< StageKeeping::smaller
@@ -201,12 +202,12 @@ class RecomputeTime {
  public:
   RecomputeTime(const Chain& chain, const StageMemory& memory);
 
-  /// Seconds of one of the chain's micro-batches on one of `replicas`. When stages always run again the stage's
-  /// forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest first, in
-  /// at most 16 classes of about equal seconds per byte. Does not fall when the stage grows. O(1), `automatic`
-  /// O(16).
+  /// Seconds of one of the chain's micro-batches on one of `replicas`. When stages are always recomputed the
+  /// stage's forward. With `automatic` a lower bound: layers give back all they save, in part too, cheapest
+  /// first, in at most 16 classes of about equal seconds per byte. Does not fall when the stage grows. O(1),
+  /// `automatic` O(16).
   double seconds(int begin, int end, int replicas) const;
-  /// How many of `count` micro-batches run again: the last may be left out, `one` of the chain's.
+  /// How many of `count` micro-batches are recomputed: the last may be left out, `one` of the chain's.
   double again(double count, double one = 1) const;
 
  private:

@@ -235,7 +235,7 @@ class Readers {
     return {number(worker), op.micro_batch, direction_ * number(op.stage), start.count()};
   }
 
-  /// Of the same worker and micro-batch.
+  /// The reader of the same worker and micro-batch.
   const Reader* at_or_after(const Place& wanted) const {
     const auto found = std::ranges::lower_bound(readers_, wanted, {}, &Reader::place);
     const bool same = found != readers_.end() && found->place.worker == wanted.worker &&

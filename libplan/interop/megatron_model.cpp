@@ -158,7 +158,7 @@ std::string overlap_arguments(const Plan& plan) {
   return std::string("--overlap-grad-reduce\n") + (shared ? "--overlap-param-gather\n" : "");
 }
 
-/// Of a tensor group it asks for one queue of the device, which Blackwell needs no more and does not mind.
+/// A tensor group gets one queue of the device, which Blackwell needs no more and does not mind.
 std::string environment(const Plan& plan) {
   return plan.tensor_degree > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
 }

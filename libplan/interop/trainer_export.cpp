@@ -82,7 +82,7 @@ Program renumbered(const Program& program, int replica, int replicas) {
   return own;
 }
 
-/// Of every plan.
+/// Rows that every plan has.
 constexpr std::array<std::string_view, 4> kNeverModelled{
     "reading and preparing data, writing checkpoints, evaluation",
     "the first steps, which allocate memory and choose kernels",
@@ -96,7 +96,7 @@ std::string list(const std::string& title, const std::vector<std::string>& lines
   return text;
 }
 
-/// Of the smallest device, and what of it was planned with.
+/// Memory of the smallest device, and what of it was planned with.
 std::string memory_of(const Plan& plan) {
   Bytes least = plan.devices.front().memory;
   for (const Device& device : plan.devices) least = std::min(least, device.memory);

@@ -102,7 +102,7 @@ Space make_space(const std::vector<LayerSet>& sets, const PiperProblem& problem)
   return space;
 }
 
-/// Of what a set lacks: a way to run it with every load within the limit.
+/// How to run what a set lacks with every load within the limit.
 struct Way {
   int devices = 0;
   int slots = 0;  ///< replicas of all its stages

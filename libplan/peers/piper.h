@@ -75,7 +75,7 @@ struct PiperCosts {
   std::vector<PiperEdge> edges;  ///< to and from both kinds of neighbours
 };
 
-/// A layer that may run again, with `in_flight` micro-batches.
+/// A layer that may be recomputed, with `in_flight` micro-batches.
 struct PiperAgain {
   int layer = 0;
   double seconds = 0;  ///< what it costs

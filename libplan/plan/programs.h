@@ -17,17 +17,17 @@ namespace pp::plan {
 /// same in turns, a stretch of it. Throws pp::Error (data) when these are more operations than kOperationLimit.
 ProgramSet program_set(const Plan& plan);
 
-/// Per stage the first R of the programs: such a stage runs again as a whole.
+/// Per stage the first R of the programs: such a stage is recomputed as a whole.
 std::vector<std::optional<Op>> whole_recomputes(const Plan& plan);
 
-/// Per stage `-`, `all` or the number of layers that run again: `all|2|-`; empty when nothing does.
+/// Per stage `-`, `all` or the number of layers that are recomputed: `all|2|-`; empty when nothing does.
 std::string recompute_text(const Plan& plan);
 
 /// What a plan says about recompute agrees: its policy, the layers that stages list, the R of its programs.
 /// Stages and programs are valid otherwise. Throws pp::Error (data) with the JSON pointer.
 void check_recompute(const Plan& plan);
 
-/// Of one worker: the most forwards of the stage at one time whose backward has not ended.
+/// For one worker, the most forwards of the stage at one time whose backward has not ended.
 int window_of(const WorkerProgram& program, StageId stage);
 
 /// The same without those whose input gradient has ended: they no longer hold all that their forward saved.

@@ -37,7 +37,7 @@ inline Prediction simulate_prediction(const PricedStages& priced, const Assignme
   return simulate_prediction(priced, assignment, context, context.model.scale);
 }
 
-/// Of equal replicas those that are simulated, ascending; all where that would be no fewer.
+/// Those of equal replicas that are simulated, ascending; all where that would be no fewer.
 /// Micro-batches go round robin, so the first replicas may have one more: of the nodes whose replicas all have
 /// it, of those whose have not, and of the one between them one each, two at least. Without nodes a replica is
 /// one.

@@ -140,7 +140,7 @@ std::vector<std::vector<Timed>> equal_groups(const Profile& profile) {
   return groups;
 }
 
-/// Of times that ascend, how far they are from the one in the middle, in sum.
+/// How far ascending times are from the one in the middle, in sum.
 Seconds off_median(std::span<const Timed> ascending) {
   const Seconds middle = ascending[ascending.size() / 2].time();
   Seconds sum{};

@@ -164,7 +164,7 @@ constexpr bool is_large(int layers, int devices) {
 /// best so far.
 constexpr double kNear = 1.05;
 
-/// Of plans whose schedule places the stages: operations that are simulated in all where a machine is_large().
+/// For plans whose schedule places the stages: operations that are simulated in all where a machine is_large().
 constexpr std::int64_t kPlacedOperationsLarge = 1'000'000;
 
 /// Under a memory limit each search may take one with the exact memory: layers times devices of all that are

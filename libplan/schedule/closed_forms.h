@@ -68,7 +68,8 @@ bool is_clocked(const ScheduleRequest& request);
 /// first stage comes after twice the stages.
 std::int64_t clocked_steps(const ScheduleRequest& request);
 
-/// Of all workers over `length` micro-batches; what ends a synchronous step counts twice per stage and worker.
+/// Operations of all workers over `length` micro-batches; what ends a synchronous step counts twice per stage
+/// and worker.
 double operation_count(const ScheduleRequest& request, double length);
 
 /// Throws pp::Error (usage) for more than kOperationLimit.

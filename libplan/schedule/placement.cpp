@@ -66,7 +66,7 @@ class OwnerWalk {
   std::map<std::pair<OpKind, StageId>, int> last_;         ///< of the worker in hand: its last micro-batch
 };
 
-/// Of the stages that the program updates and does not reduce, ascending.
+/// The stages that the program updates and does not reduce, ascending.
 Program missing_reductions(const Program& program) {
   std::set<StageId> stages;
   for (const Op& op : program) {

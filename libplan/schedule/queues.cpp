@@ -177,7 +177,7 @@ class Streams {
     return aggregates(policy) ? 3 : 2;
   }
 
-  /// Of replicas, micro-batches per update and periods; 0 when it exceeds the limit.
+  /// The least common multiple of replicas, micro-batches per update and periods; 0 when it exceeds the limit.
   std::int64_t common_period() const {
     std::int64_t common = 1;
     const auto join = [&](std::int64_t period) { common = common == 0 ? 0 : common_multiple(common, period); };

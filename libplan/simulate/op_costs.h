@@ -70,8 +70,8 @@ class CardTime {
   /// A message; not before the one added last has passed.
   void add(double start, double end, int step) { messages_.push_back({start, end, step}); }
 
-  /// Of an all-reduce that begins at `from`: it stands still while a message passes. O(log messages + messages
-  /// that pass meanwhile).
+  /// When `seconds` of an all-reduce that begins at `from` are done: it stands still while a message passes.
+  /// O(log messages + messages that pass meanwhile).
   Done spend(double from, double seconds) const {
     Done done{from, 0};
     auto next = std::ranges::partition_point(messages_, [&](const Message& m) { return m.end <= from; });

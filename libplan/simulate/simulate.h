@@ -33,7 +33,7 @@ struct StageCosts {
   Seconds forward{}, backward{}, input_gradient{}, weight_gradient{}, recompute{};
   std::optional<FirstTimes> first = std::nullopt;  ///< nothing: they take what the others take
   Seconds all_reduce{};                            ///< per AR, without overlap
-  /// Of it, what at most is over when the last backward is: its buckets are complete in turn
+  /// The part of it that at most is over when the last backward is: its buckets are complete in turn
   /// (cost/stage_cost.h). Nothing: all that fits into the backward.
   std::optional<Seconds> hideable = std::nullopt;
   Seconds update{};      ///< per U

@@ -51,9 +51,9 @@ std::string to_text(Seconds time);
 std::string to_text(Bytes bytes);
 std::string to_text(BytesPerSecond rate);
 
-/// Of one measured time: how far its 16th and its 84th percentile lie from the median. It is drawn as median +
-/// shift + (z < 0 ? below : above) z, z standard normal: two half normals that meet. `shift`: of a sum of
-/// several times, whose median is not the sum of their medians; else 0.
+/// Spread of one measured time: how far its 16th and its 84th percentile lie from the median. It is drawn as
+/// median + shift + (z < 0 ? below : above) z, z standard normal: two half normals that meet. `shift`: of a sum
+/// of several times, whose median is not the sum of their medians; else 0.
 struct Spread {
   Seconds below{}, above{};
   Seconds shift{};
@@ -64,12 +64,12 @@ struct Spread {
   bool operator==(const Spread&) const = default;
 };
 
-/// Of `factor` times as long a time.
+/// The spread of `factor` times as long a time.
 inline Spread operator*(const Spread& spread, double factor) {
   return {spread.below * factor, spread.above * factor, spread.shift * factor};
 }
 
-/// Of the sum of two times that vary independently: squares of distances add up, and so do means.
+/// The spread of the sum of two times that vary independently: squares of distances add up, and so do means.
 Spread operator+(const Spread& a, const Spread& b);
 
 }  // namespace pp

@@ -13,7 +13,8 @@
 
 namespace pp::profile {
 
-/// Of one CUDA device; recorded again and again, it stands for the last time. For one thread at a time.
+/// A point in the work of one CUDA device; recorded again and again, it stands for the last time. For one
+/// thread at a time.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
@@ -51,9 +52,9 @@ class Arrivals {
 /// For the calling thread, which has entered `device`.
 std::unique_ptr<Arrivals> make_arrivals(const at::Device& device);
 
-/// Pieces of work, numbered from 0, that run again in the order in which they were taken down: then a piece may
-/// use the memory that an earlier one has let go of. They read and write the tensors that they were taken down
-/// with, wherever their values come from. For the thread that made it, which has entered the device.
+/// Pieces of work, numbered from 0, that are repeated in the order in which they were taken down: then a piece
+/// may use the memory that an earlier one has let go of. They read and write the tensors that they were taken
+/// down with, wherever their values come from. For the thread that made it, which has entered the device.
 class Recording {
  public:
   virtual ~Recording() = default;

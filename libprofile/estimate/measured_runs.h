@@ -47,7 +47,7 @@ struct MeasuredRun {
 /// memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
 
-/// Of |predicted / measured - 1| and of predicted / measured - 1.
+/// Means and median of |predicted / measured - 1| and of predicted / measured - 1.
 struct FitError {
   double mean = 0, median = 0, signed_mean = 0;
   int runs = 0;

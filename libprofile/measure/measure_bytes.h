@@ -12,16 +12,17 @@
 
 namespace pp::profile {
 
-/// Of the passes of one micro-batch size.
+/// When the passes of one micro-batch size have been timed enough.
 inline StoppingRule rule_of_passes(const ProfileOptions& options) {
   return {.min_time = options.min_time, .precision = options.precision, .budget = options.budget_per_size};
 }
 
-/// Of all updates of one optimizer.
+/// Time for all updates of one optimizer.
 inline Seconds budget_of_optimizer(const ProfileOptions& options) { return options.budget_per_size / 4; }
 inline constexpr int kOptimizers = 2;
 
-/// Of updates that are timed together, `measurements` of which share the optimizer's budget.
+/// When updates have been timed enough that are timed together, `measurements` of which share the optimizer's
+/// budget.
 inline StoppingRule rule_of_updates(const ProfileOptions& options, int measurements) {
   return {.min_time = Seconds(0),
           .precision = options.precision,

@@ -25,7 +25,7 @@ namespace pp::model {
 
 /// `layer`: of op graph or aten. Throws pp::Error (data) with the name of the node that cannot be run.
 BoundLayer bind_graph(const Layer& layer, const ResolvedLayer& resolved);
-/// Of op graph.
+/// The loss as one layer of op graph.
 BoundLayer bind_loss_graph(const LossSpec& loss, const ResolvedLayer& resolved);
 
 }  // namespace pp::model

@@ -111,7 +111,7 @@ void add_leaf_edges(TensorSpan leaves, Edges& edges) {
 
 namespace {
 
-/// Of the calling thread. Casts of weights are not cached: the cache is one for all threads.
+/// Autocast of the calling thread. Casts of weights are not cached: the cache is one for all threads.
 class Autocast {
  public:
   Autocast(std::optional<at::ScalarType> type, at::DeviceType device) : device_(device), on_(type.has_value()) {

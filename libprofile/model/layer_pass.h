@@ -111,7 +111,7 @@ struct LayerBackward {
   TensorSpan weights_of(std::size_t u) const { return weights.of(segment.plan.order[u].position); }
   Tensors written_inputs(std::size_t u, Tensors& saved, TensorSpan arrived) const;
   void written_parameters(std::size_t u, Tensors& saved, TensorSpan arrived, WeightSums& sums) const;
-  /// Of the inputs, then of the weights.
+  /// Gradients of the inputs, then of the weights.
   Tensors at_once(std::size_t u, const LayerGraph& graph, TensorSpan arrived) const;
 };
 

@@ -27,7 +27,7 @@ struct FrozenWords {
 /// earlier one owns and trains. O(parameters + names), times the logarithm of their number.
 void resolve_frozen(FrozenWords words, const std::string& pointer, ResolvedLayer& resolved);
 
-/// Of a layer that uses the parameters of another one, after resolve_frozen(): the owner decides. Throws
+/// For a layer that uses the parameters of another one, after resolve_frozen(): the owner decides. Throws
 /// pp::Error (data) where the layer freezes what its owner trains.
 void follow_owner(FrozenWords words, const std::string& owner, const std::vector<bool>& owners,
                   const std::string& pointer, ResolvedLayer& resolved);

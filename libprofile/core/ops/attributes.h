@@ -20,7 +20,7 @@ using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vec
 /// Complete after validation: every attribute of the op, defaults filled in.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
-/// Of complete attributes. Throw pp::Error (internal) when the op has no such attribute of this type.
+/// Takes complete attributes. Throw pp::Error (internal) when the op has no such attribute of this type.
 std::int64_t integer(const Attributes& attributes, std::string_view name);
 double number(const Attributes& attributes, std::string_view name);
 bool boolean(const Attributes& attributes, std::string_view name);
@@ -31,7 +31,7 @@ const std::vector<std::int64_t>& integers(const Attributes& attributes, std::str
 enum class GateActivation { silu, gelu, gelu_tanh, relu };
 /// What happens to the frequencies of rotary positions.
 enum class RotaryScaling { none, linear, llama3, yarn };
-/// Of queries, keys and values in one tensor: all queries first, or head by head.
+/// Order of queries, keys and values in one tensor: all queries first, or head by head.
 enum class HeadPacking { parts, heads };
 
 template <>
@@ -54,7 +54,7 @@ struct EnumNames<HeadPacking> {
                                     std::pair{HeadPacking::heads, std::string_view("heads")}};
 };
 
-/// Of complete attributes.
+/// Takes complete attributes.
 template <NamedEnum E>
 E choice(const Attributes& attributes, std::string_view name) {
   return *find_enum<E>(text(attributes, name));

@@ -65,7 +65,7 @@ struct ConfigDefaults {
   double eps = 1e-6;
 };
 
-/// Of the document's model_type. Throws pp::Error (data) for one that is not built.
+/// The defaults of the document's model_type. Throws pp::Error (data) for one that is not built.
 const ConfigDefaults& config_defaults(const Json& config);
 
 /// Where a model comes from, how it is stored, trained, run and sampled.

@@ -197,7 +197,7 @@ std::span<const Row> activation_rows() { return kActivationRows; }
 
 namespace {
 
-/// Of one type and shape: their sum is like each of them, and so is its gradient.
+/// Terms of one type and shape: the sum is like each term, and so is its gradient.
 bool are_alike(TensorSpan inputs) {
   return std::ranges::all_of(inputs, [&](const at::Tensor& x) {
     return x.dtype() == inputs[0].dtype() && x.sizes() == inputs[0].sizes();

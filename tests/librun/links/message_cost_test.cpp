@@ -18,7 +18,7 @@ using pp::test::Wire;
 
 namespace {
 
-/// Of three measurements the one nearest to `expected`: a pause of the machine shifts some of them, a defect
+/// The nearest to `expected` of three measurements: a pause of the machine shifts some, a defect
 /// all.
 double nearest_ms(Wire& wire, double expected) {
   double nearest = 1e9;
