@@ -134,7 +134,7 @@ std::optional<DataParallelism> data_parallelism(const Plan& plan, const Profile&
     if (!has_time(request, cluster)) return std::nullopt;
     if (const auto* none = std::get_if<Infeasible>(&found)) {
       if (none->short_by <= Bytes(0)) return std::nullopt;
-      return DataParallelism{.why_not = none->reason};
+      return DataParallelism{.step = {}, .why_not = none->reason};
     }
     const Plan& best = std::get<Plan>(found);
     return DataParallelism{best.predicted.step, step_parts(best).links, ""};
