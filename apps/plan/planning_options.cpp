@@ -8,6 +8,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
+#include "libplan/interop/megatron_layout.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/cluster.h"
@@ -329,11 +330,16 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
+  cli::Option cuts = command.add_option(
+      "--cuts", options.cuts,
+      "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage");
+  cuts.type_name("LIST").group("Search");
   command
-      .add_option("--cuts", options.cuts,
-                  "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage")
-      .type_name("LIST")
-      .group("Search");
+      .add_option("--layout", options.layout,
+                  "stages as Megatron's --pipeline-model-parallel-layout says them: Et*3|(tt|)*29,L")
+      .type_name("STRING")
+      .group("Search")
+      .excludes(cuts);
   command
       .add_option_function(
           "--cut-at", [&request](const std::string& text) { request.cut_at = parse_cut_at(text); },
@@ -456,6 +462,8 @@ plan::PlanRequest to_request(const RequestOptions& options, const Profile& profi
     request.cuts = even_cuts(profile, request);
   } else if (!options.cuts.empty()) {
     request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
+  } else if (!options.layout.empty()) {
+    request.cuts = plan::cuts_of_layout(plan::make_graph(profile), options.layout);
   }
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   if (options.window != "auto") std::tie(request.window, request.windows) = parse_window(options.window);

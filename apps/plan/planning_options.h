@@ -52,7 +52,7 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
 struct RequestOptions {
   plan::PlanRequest request;
   std::string micro_batches = "auto";
-  std::string cuts;
+  std::string cuts, layout;
   std::string replicas;
   std::string window = "auto";
   int threads = 0;  ///< 0: one per core
