@@ -197,6 +197,11 @@ std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Clus
                   std::to_string(grown.devices.size()) + " in all)",
               grown, request);
   changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
+  if (!request.cuts.empty()) {
+    PlanRequest uncut = request;
+    uncut.cuts.clear();
+    changes.add("cuts left to the planner", cluster, uncut);
+  }
   if (memory == MemoryLimits::yes) {
     PlanRequest larger = request;
     if (larger.memory_limit) larger.memory_limit = scaled(*larger.memory_limit, kMoreMemory);
