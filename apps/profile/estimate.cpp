@@ -46,6 +46,16 @@ std::optional<Link> link_of(const std::string& of, const std::string& rate, cons
   return link;
 }
 
+/// Also by the names that people type: bf16, fp8, mxfp8, nvfp4.
+RunType typed_type(const std::string& text) {
+  for (const auto& [type, alias] : cli::Aliases<DType>::table)
+    if (alias == text) return type;
+  if (text == "fp8") return NarrowType::float8;
+  if (text == "mxfp8") return NarrowType::mxfloat8;
+  if (text == "nvfp4") return NarrowType::float4;
+  return parse_run_type(text, "--dtype", ErrorKind::usage);
+}
+
 /// As typed; else that of the model's config.json, if the device has rates for it.
 RunType type_for(const EstimateOptions& options, const profile::DeviceSpec& device) {
   if (options.dtype) return *options.dtype;
@@ -160,10 +170,7 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       .type_name("LIST");
   command
       .add_option_function(
-          "--dtype",
-          [&type = options->dtype](const std::string& text) {
-            type = parse_run_type(text, "--dtype", ErrorKind::usage);
-          },
+          "--dtype", [&type = options->dtype](const std::string& text) { type = typed_type(text); },
           "floating type of weights and activations; float8, mxfloat8, float4: of the products of blocks, all "
           "else "
           "in bfloat16")
