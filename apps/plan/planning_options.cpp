@@ -163,7 +163,7 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  const Cluster machine = with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  const Cluster machine = with_groups(load_machine(options, profile), group_size(profile));
   return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
 }
 
@@ -428,20 +428,24 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
 namespace {
 
 /// Where stages of equally many numbered blocks begin; what is in front of the first block is part of the
-/// first stage, what is behind the last of the last.
+/// first stage, what is behind the last of the last. Where two blocks more would divide, the first stage and
+/// the last have one less, in place of embedding and head.
 std::vector<int> even_cuts(const Profile& profile, const plan::PlanRequest& request) {
   if (!request.stages) throw Error(ErrorKind::usage, "--cuts even: into how many stages? Add --stages");
   const std::size_t stages = at(*request.stages * std::max(1, request.chunks_per_worker));
   const std::vector<std::vector<int>> blocks = plan::numbered_blocks(plan::make_graph(profile));
-  if (blocks.empty() || blocks.size() % stages != 0) {
+  const std::size_t less = blocks.size() % stages == 0 ? 0 : 1, all = blocks.size() + 2 * less;
+  if (blocks.empty() || all % stages != 0) {
     throw Error(ErrorKind::usage, "--cuts even: the model has " +
                                       counted(static_cast<std::int64_t>(blocks.size()), "block") + ", which " +
                                       std::to_string(stages) +
                                       " stages do not divide; give another --stages, or --cuts by layer");
   }
   std::vector<int> cuts;
-  for (std::size_t stage = 1; stage < stages; ++stage)
-    cuts.push_back(blocks[stage * blocks.size() / stages].front());
+  for (std::size_t stage = 1; stage < stages; ++stage) {
+    const std::size_t block = stage * all / stages - less;
+    cuts.push_back(block < blocks.size() ? blocks[block].front() : blocks.back().back() + 1);
+  }
   return cuts;
 }
 

@@ -335,11 +335,19 @@ Profile read_profile(ObjectReader& reader) {
   }
   reader.object("device", [&](ObjectReader& member) { profile.device = read_device(member); });
   profile.dtype = weight_type_from_json(reader);
+  profile.products = products_from_json(reader, profile.dtype);
   profile.memory_format = memory_format_from_json(reader);
   profile.autocast = autocast_from_json(reader, profile.dtype);
   profile.mode = reader.enumerator<ProfileMode>("mode");
   if (reader.has("tensor_degree"))
     profile.tensor_degree = static_cast<int>(reader.integer("tensor_degree", {.min = 1, .max = kMaxInt}));
+  if (reader.has("context_parallel")) {
+    reader.object("context_parallel", [&](ObjectReader& member) {
+      profile.context_parallel = {.degree = static_cast<int>(member.integer(
+                                      "degree", {.min = 2, .max = kMaxInt / profile.tensor_degree})),
+                                  .sum_s_per_byte = member.number("sum_s_per_byte", {.max = 1})};
+    });
+  }
   if (reader.has("trainer"))
     profile.trainer = trainer_from_json(reader.raw("trainer"), append_pointer(reader.pointer(), "trainer"));
   profile.micro_batch_sizes = read_sizes(reader);
@@ -376,6 +384,18 @@ DType weight_type_from_json(ObjectReader& reader) {
                 "weights cannot be " + std::string(name_of(dtype)) + "; use one of float32, float64, bfloat16");
   }
   return dtype;
+}
+
+std::optional<NarrowType> products_from_json(ObjectReader& reader, DType dtype) {
+  if (!reader.has("products")) return std::nullopt;
+  if (dtype != DType::bfloat16)
+    reader.fail("products", "are of a narrow type beside bfloat16 alone, and dtype is " +
+                                std::string(name_of(dtype)) + "; write bfloat16, or leave it out");
+  return reader.enumerator<NarrowType>("products");
+}
+
+void add_products(Json& json, std::optional<NarrowType> products) {
+  if (products) json["products"] = name_of(*products);
 }
 
 MemoryFormat memory_format_from_json(ObjectReader& reader) {
@@ -433,10 +453,15 @@ Json to_json(const Profile& profile) {
   json["model_hash"] = profile.model_hash;
   json["device"] = device_json(profile.device);
   json["dtype"] = name_of(profile.dtype);
+  add_products(json, profile.products);
   add_memory_format(json, profile.memory_format);
   add_autocast(json, profile.autocast);
   json["mode"] = name_of(profile.mode);
   if (profile.tensor_degree != 1) json["tensor_degree"] = profile.tensor_degree;
+  if (profile.context_parallel.degree != 1) {
+    json["context_parallel"] = {{"degree", profile.context_parallel.degree},
+                                {"sum_s_per_byte", profile.context_parallel.sum_s_per_byte}};
+  }
   if (profile.trainer) json["trainer"] = to_json(*profile.trainer);
   json["micro_batch_sizes"] = profile.micro_batch_sizes;
   json["layers"] = list_json(profile.layers, layer_json);

@@ -16,7 +16,8 @@ constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
 TypeRates read_rates(ObjectReader& reader) {
   TypeRates rates;
-  rates.dtype = weight_type_from_json(reader);
+  const auto narrow = find_enum<NarrowType>(reader.text("dtype"));
+  rates.dtype = narrow ? RunType(*narrow) : RunType(weight_type_from_json(reader));
   rates.product_flops_per_s = reader.number("product_flops_per_s", kFlops);
   rates.vector_flops_per_s = reader.number("vector_flops_per_s", kFlops);
   rates.efficiency = reader.number("efficiency", kShare);

@@ -38,23 +38,26 @@ constexpr std::array kPlanningRows{
               "name text, source text, attention? 'by_model|one_kernel', elements? 'fused|composed', "
               "recompute? 'any|uniform|first_blocks', gradients? 'float32|weights', launch_s? number, "
               "backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
-              "hidden_tensor? share, bucket_bytes? count, logit_bytes? number, process_bytes? count"},
+              "hidden_tensor? share, hidden_context? share, bucket_bytes? count, logit_bytes? number, "
+              "process_bytes? count, recipes? [recipe]"},
+    ObjectRow{"recipe", "products 'float8|mxfloat8|float4', cast_bytes number, weight_copies number"},
     ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
     ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
     ObjectRow{"device_type",
-              "dtype 'float32|float64|bfloat16', product_flops_per_s positive, vector_flops_per_s positive, "
+              "dtype 'float32|float64|bfloat16|float8|mxfloat8|float4', product_flops_per_s positive, "
+              "vector_flops_per_s positive, "
               "efficiency share, half_flops number, attention_efficiency? share, unaligned_efficiency? share"},
     // pp.profile
     ObjectRow{
         "profile",
         "context? {text}, model model, model_hash? text, device profiled_device, dtype "
-        "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', autocast? 'bfloat16|float16', "
-        "mode "
-        "'in_place|isolated|imported|estimated', tensor_degree? size, trainer? trainer, micro_batch_sizes "
-        "[size], "
-        "layers [profiled_layer], loss? "
+        "'float32|float64|bfloat16', products? 'float8|mxfloat8|float4', memory_format? "
+        "'contiguous|channels_last', autocast? 'bfloat16|float16', mode "
+        "'in_place|isolated|imported|estimated', tensor_degree? size, context_parallel? context_group, "
+        "trainer? trainer, micro_batch_sizes [size], layers [profiled_layer], loss? "
         "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
         "kernels? [kernel], estimated [text]"},
+    ObjectRow{"context_group", "degree size, sum_s_per_byte number"},
     ObjectRow{"profiled_device",
               "kind 'cpu|cuda', name text, cores_per_device count, devices_busy size, memory_bytes count, "
               "peak_flops_per_s? positive"},
@@ -100,11 +103,13 @@ constexpr std::array kPlanningRows{
         "context? {text}, model model, profile_hash? text, cluster_hash? text, training training, "
         "schedule schedule, devices [device_place], levels? [level], stages [stage], tied? [tied], workers "
         "[worker], predicted? predicted, certificate? certificate, alternatives? [alternative], calibration? "
-        "calibration, machines? [machine], tensor_degree? size, peak_flops_per_s? positive, throughput? "
+        "calibration, machines? [machine], tensor_degree? size, context_degree? size, peak_flops_per_s? "
+        "positive, throughput? "
         "object"},
     ObjectRow{
         "training",
-        "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', memory_format? "
+        "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', products? "
+        "'float8|mxfloat8|float4', memory_format? "
         "'contiguous|channels_last', autocast? 'bfloat16|float16', optimizer 'sgd|adam|adamw|rmsprop|adagrad', "
         "precision? "
         "'plain|autocast|mixed', shard? 'none|optimizer', kernels? [kernel], replica_routing? 'round_robin'"},
@@ -120,7 +125,7 @@ constexpr std::array kPlanningRows{
     ObjectRow{"alternative",
               "schedule text, stages text, replicas text, micro_batches size, step_s number, peak_bytes count, "
               "recompute? text, why_not text, expected_step_s? number, cores_per_device? size, "
-              "tensor_degree? size"},
+              "tensor_degree? size, context_degree? size"},
     ObjectRow{"calibration",
               "reports [text], least_factor number, largest_factor number, layers? [layer_correction], loss? "
               "layer_correction, updates? [update_correction], devices? [measured_speed]"},
@@ -130,7 +135,8 @@ constexpr std::array kPlanningRows{
     ObjectRow{"update_correction", "optimizer text, factor positive"},
     ObjectRow{"measured_speed", "device count, node text, speed positive"},
     ObjectRow{"machine",
-              "devices size, cores_per_device count, tensor_degree? size, profile_hash text, step_s? number, "
+              "devices size, cores_per_device count, tensor_degree? size, context_degree? size, "
+              "profile_hash text, step_s? number, "
               "plan? text, "
               "verdict? text"},
     ObjectRow{
