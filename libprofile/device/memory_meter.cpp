@@ -99,7 +99,8 @@ class CountingAllocator final : public c10::Allocator {
 void install_memory_meter() {
   if (memory_meter_installed()) return;
   // Lives as long as the process: static tensors may be freed after any destructor of ours.
-  c10::SetCPUAllocator(new CountingAllocator, /*priority=*/1);
+  static auto* const allocator = new CountingAllocator;
+  c10::SetCPUAllocator(allocator, /*priority=*/1);
 }
 
 bool memory_meter_installed() { return c10::GetCPUAllocator()->raw_deleter() == &free_block; }
