@@ -123,6 +123,13 @@ std::int64_t add_fitting(const SearchCase& what, const std::vector<Partition>& f
   return peak;
 }
 
+/// The same case with this memory, which must outlive it.
+SearchCase within(const SearchCase& what, const StageMemory& memory) {
+  return {what.chain,       what.bound_chain,   memory,
+          what.synchronous, what.micro_batches, what.all_reduce_overlap,
+          what.links,       what.best_links,    what.cluster};
+}
+
 /// The searches of ever less memory, each just too little for the largest plan of the one before; none but
 /// small models are searched to the end.
 void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
@@ -131,14 +138,30 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
   std::int64_t peak = what.memory.limit().bytes;
   for (int i = 0; i < tries; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
-    const SearchCase less{what.chain,       what.bound_chain,   tighter,
-                          what.synchronous, what.micro_batches, what.all_reduce_overlap,
-                          what.links,       what.best_links,    what.cluster};
+    const SearchCase less = within(what, tighter);
     if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
     const std::vector<Partition> found =
         optima(less, space, objective_cost(less, space), most_of(what, space, limits));
     peak = add_fitting(less, found, Origin::less_memory, collector);
     if (peak == 0) return;
+  }
+}
+
+/// A bound of the memory admits plans that do not fit: the best that it admits within ever less, until one
+/// fits or that takes too long.
+void add_within_less_memory(const SearchCase& what, SearchSpace space, Collector& collector) {
+  constexpr double kLess = 0.85, kLeast = 0.4;
+  int looks = 20'000;  // a probe takes one for every layer
+  space.stop.goes_on = [&] { return --looks > 0; };
+  try {
+    for (double part = 1, peak = 0; peak == 0 && part > kLeast; part *= kLess) {
+      const StageMemory tighter = what.memory.with_limit(
+          static_cast<std::int64_t>(part * static_cast<double>(what.memory.limit().bytes)));
+      const BottleneckResult found = search_bottleneck(space, objective_cost(within(what, tighter), space));
+      if (!found.feasible()) return;
+      peak = static_cast<double>(add_fitting(what, {found.partition}, Origin::less_memory, collector));
+    }
+  } catch (const SearchStopped&) {
   }
 }
 
@@ -310,6 +333,7 @@ CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, 
     const int most = std::min(quick.devices, quick.layers);
     for (int stages = most; stages > 1 && list.candidates.empty(); stages /= 2)
       add_fitting(what, even_partitions(quick, stages, what.chain), Origin::even_stages, collector);
+    if (what.memory.limited() && list.candidates.empty()) add_within_less_memory(what, quick, collector);
     add_fitting(what, {least.partition}, Origin::anything, collector);
     if (list.candidates.empty())
       add_fitting(what, {find_fitting(what, quick, costs.objective())}, Origin::anything, collector);

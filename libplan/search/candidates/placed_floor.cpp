@@ -75,12 +75,11 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipe
 }
 
 double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
-  const LayerSums here = chain_.between(begin, end), before = chain_.between(0, end);
-  const LayerSums all = chain_.between(0, chain_.size());
-  const LoadTerms terms{.forward = here.times.forward,
-                        .backward = here.times.backward,
-                        .awaited = here.times.*back_,
-                        .reach = before.returned + before.times.*back_,
+  const LayerSums &front = chain_.upto[at(begin)], &back = chain_.upto[at(end)], &all = chain_.upto.back();
+  const LoadTerms terms{.forward = back.times.forward - front.times.forward,
+                        .backward = back.times.backward - front.times.backward,
+                        .awaited = back.times.*back_ - front.times.*back_,
+                        .reach = back.returned + back.times.*back_,
                         .whole = all.returned + all.times.*back_,
                         .fixed = chain_.fixed,
                         .turns = turns_};

@@ -312,6 +312,22 @@ TEST_CASE("a search is stopped within its first case, by a plan that fits or an 
   CHECK(plans > 0);
 }
 
+TEST_CASE("a search that is stopped at once within a memory limit answers with a plan of little load") {
+  // The first layers keep most of a micro-batch: neither data parallelism nor equal stages fit.
+  test::ProfileSpec spec;
+  for (int l = 0; l < 16; ++l) spec.layers.push_back({1, 2, kMb, kMb, (l < 4 ? 8 : 1) * kMb, 0, 0});
+  const Profile profile = test::make_profile(spec);
+  PlanRequest request = two_stages(8);
+  request.stages.reset();
+  request.memory_limit = Bytes(60 * kMb);
+  const Cluster cluster = flat(4, profile.device.kind);
+  const Plan full = planned(profile, cluster, request);
+  request.observer = [](const SearchProgress&) { return false; };
+  const Plan quick = planned(profile, cluster, request);
+  CHECK(quick.certificate.search.find("found by a search within less memory") != std::string::npos);
+  CHECK(quick.predicted.step <= 1.3 * full.predicted.step);
+}
+
 TEST_CASE("what stops a search for a plan that does not exist stops the search for a remedy, too") {
   test::ProfileSpec spec;
   for (int l = 0; l < 12; ++l) spec.layers.push_back({1, 2, kMb, kMb, (1 + l % 4) * kMb, 0, 0});
