@@ -1,3 +1,4 @@
+// Down-sets from the empty one upwards, and the sums and crossings of each as a boundary of a chain.
 #include "libplan/cost/lattice.h"
 
 #include <algorithm>
