@@ -435,7 +435,7 @@ std::vector<int> even_cuts(const Profile& profile, const plan::PlanRequest& requ
   const std::size_t stages = at(*request.stages * std::max(1, request.chunks_per_worker));
   const std::vector<std::vector<int>> blocks = plan::numbered_blocks(plan::make_graph(profile));
   const std::size_t less = blocks.size() % stages == 0 ? 0 : 1, all = blocks.size() + 2 * less;
-  if (blocks.empty() || all % stages != 0) {
+  if (blocks.empty() || all % stages != 0 || all / stages <= less) {
     throw Error(ErrorKind::usage, "--cuts even: the model has " +
                                       counted(static_cast<std::int64_t>(blocks.size()), "block") + ", which " +
                                       std::to_string(stages) +
