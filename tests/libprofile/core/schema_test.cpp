@@ -14,6 +14,7 @@
 #include "libprofile/core/profile.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/model/families/families.h"
+#include "librun/documents.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/core/golden.h"
 #include "tests/librun/folder.h"
@@ -109,7 +110,8 @@ TEST_SUITE("libprofile/core/schema") {
     // all.
     const auto too_strict = [](const char* document, const char* file, auto from_json) {
       const auto read = [&](const Json& json) { from_json(json); };
-      return test::disagreement(document, parse_json(test::golden(file)), read, {"model"}).too_strict;
+      const auto schema = test::schema_error_of(document_schema(document, document_keys()));
+      return test::disagreement(schema, parse_json(test::golden(file)), read, {"model"}).too_strict;
     };
     CHECK(too_strict("cluster", "two_nodes.cluster.json", cluster_from_json) == "");
     CHECK(too_strict("profile", "small.profile.json", profile_from_json) == "");
@@ -139,7 +141,7 @@ TEST_SUITE("libprofile/core/schema") {
   TEST_CASE("a type may be one of several: times under a condition are numbers in older profiles") {
     const Json time{{"$ref", "#/definitions/time"}}, number{{"type", "number"}, {"minimum", 0}};
     CHECK(detail::type_schema("time|number") == Json{{"anyOf", {time, number}}});
-    CHECK(document_schema("profile")["definitions"].contains("time"));
+    CHECK(document_schema("profile", document_keys())["definitions"].contains("time"));
   }
 
   TEST_CASE("an object of any keys says what its values are") {
@@ -150,14 +152,14 @@ TEST_SUITE("libprofile/core/schema") {
   }
 
   TEST_CASE("a document within another one has its own format and version") {
-    const Json report = document_schema("report");
+    const Json report = document_schema("report", document_keys());
     CHECK(report["properties"]["format"]["const"] == "pp.report");
     CHECK(report["definitions"]["plan"]["properties"]["format"]["const"] == "pp.plan");
     CHECK(report["definitions"]["model"]["properties"]["version"]["enum"] == Json{1, 2});
   }
 
   TEST_CASE("every operation and loss stands in the schema of models") {
-    const std::string text = document_schema("model").dump();
+    const std::string text = document_schema("model", document_keys()).dump();
     for (const OpRow& row : op_table())
       CHECK(text.find("{\"const\":\"" + std::string(row.name) + "\"}") != text.npos);
     for (const OpRow& row : loss_table())
@@ -165,7 +167,7 @@ TEST_SUITE("libprofile/core/schema") {
   }
 
   TEST_CASE("another name is refused with the names that there are") {
-    CHECK(test::error_text([] { return document_schema("recipe"); }) ==
+    CHECK(test::error_text([] { return document_schema("recipe", document_keys()); }) ==
           "[usage] unknown document \"recipe\"; use one of checkpoint, cluster, device, "
           "inference, metrics, model, plan, profile, report, stage-times, trainer");
   }

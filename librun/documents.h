@@ -1,0 +1,22 @@
+// The field lists of all documents, for their JSON Schemas.
+#pragma once
+
+#include <vector>
+
+#include "libplan/report/pipeline_study.h"
+#include "libprofile/core/fields.h"
+#include "librun/checkpoint/manifest.h"
+#include "librun/infer/report.h"
+#include "librun/report/metrics.h"
+#include "librun/report/report.h"
+
+namespace pp {
+
+inline std::vector<Keys> document_keys() {
+  std::vector<Keys> keys = run::metrics_keys();
+  keys.insert(keys.end(), {plan::stage_times_keys(), run::inference_keys(), run::manifest_keys(),
+                           run::report_keys()});
+  return keys;
+}
+
+}  // namespace pp
