@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "libplan/report/pipeline_study.h"
-#include "libprofile/core/fields.h"
+#include "libprofile/core/schema/document_schema.h"
+#include "libprofile/estimate/device_spec.h"
 #include "librun/checkpoint/manifest.h"
 #include "librun/infer/report.h"
 #include "librun/report/metrics.h"
@@ -14,8 +15,9 @@ namespace pp {
 
 inline std::vector<Keys> document_keys() {
   std::vector<Keys> keys = run::metrics_keys();
-  keys.insert(keys.end(), {plan::stage_times_keys(), run::inference_keys(), run::manifest_keys(),
-                           run::report_keys()});
+  keys.insert(keys.end(),
+              {cluster_keys(), trainer_keys(), profile::device_spec_keys(),
+               plan::stage_times_keys(), run::inference_keys(), run::manifest_keys(), run::report_keys()});
   return keys;
 }
 

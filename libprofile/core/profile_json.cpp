@@ -6,6 +6,7 @@
 
 #include "libprofile/core/context.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/core/shared_fields.h"
 
 namespace pp {
 namespace {
@@ -369,12 +370,27 @@ Json list_json(const List& list, Write write) {
 
 }  // namespace
 
+const ValueType kWeightType{
+    .read =
+        [](const Field& field, const Json& json, const std::string& pointer, void* to) {
+          detail::read_value<DType>(field, json, pointer, to);
+          const std::string name(name_of(*static_cast<DType*>(to)));
+          if (!is_floating(*static_cast<DType*>(to)))
+            detail::fail_at(pointer, "weights cannot be " + name + "; use one of float32, float64, bfloat16");
+        },
+    .write = detail::write_value<DType>,
+    .schema =
+        [](const Field&) {
+          std::vector<std::string> names;
+          for (const auto& [type, name] : EnumNames<DType>::table)
+            if (is_floating(type)) names.emplace_back(name);
+          return detail::names_schema(names);
+        },
+    .expected = detail::value_expected<DType>};
+
 DType weight_type_from_json(ObjectReader& reader) {
-  const auto dtype = reader.enumerator<DType>("dtype");
-  if (!is_floating(dtype)) {
-    reader.fail("dtype",
-                "weights cannot be " + std::string(name_of(dtype)) + "; use one of float32, float64, bfloat16");
-  }
+  DType dtype{};
+  kWeightType.read({}, Json(reader.text("dtype")), append_pointer(reader.pointer(), "dtype"), &dtype);
   return dtype;
 }
 
@@ -403,21 +419,11 @@ void add_autocast(Json& json, std::optional<Autocast> autocast) {
 
 TimeStat time_stat_from_json(ObjectReader& reader) {
   TimeStat time;
-  time.median = Seconds(reader.number("median"));
-  time.low = Seconds(reader.number("low"));
-  time.high = Seconds(reader.number("high"));
-  time.samples = reader.integer("samples");
-  if (time.samples > 0 && !(time.low <= time.median && time.median <= time.high))
-    reader.fail("median", "must lie between low and high");
+  read_keys(keys_of(kTime), reader, &time);
   return time;
 }
 
-Json to_json(const TimeStat& time) {
-  return {{"median", time.median.count()},
-          {"low", time.low.count()},
-          {"high", time.high.count()},
-          {"samples", time.samples}};
-}
+Json to_json(const TimeStat& time) { return to_json(kTime, time); }
 
 Profile profile_from_json(const Json& json) {
   Profile profile;

@@ -1,4 +1,4 @@
-// The keys of the objects of profiles, clusters, devices and plans, as their readers take them.
+// The keys of the objects of profiles and plans, as their readers take them.
 #include <array>
 
 #include "libprofile/core/schema/document_schema.h"
@@ -8,41 +8,6 @@ namespace pp::detail {
 namespace {
 
 constexpr std::array kPlanningRows{
-    // pp.cluster
-    ObjectRow{"cluster", "context? {text}, measured? flag, devices [device_place], levels [level]"},
-    ObjectRow{
-        "device_place",
-        "id count, kind 'cpu|cuda', index? count, cores? [count], node? text, memory_bytes? count, speed? "
-        "positive, model? text"},
-    ObjectRow{"level",
-              "name text, devices size, cards? size, bandwidth_bytes_per_s positive, latency_s? number, "
-              "message_cost_s? number, overlap? share, duplex? 'full|half', fit_residual? number, samples? "
-              "[link_sample], all_reduce? level_all_reduce"},
-    ObjectRow{
-        "level_all_reduce",
-        "bandwidth_bytes_per_s positive, latency_s number, fit_residual number, overlap? share, cached_bytes? "
-        "count, bandwidth_beyond_bytes_per_s? positive, samples? [link_sample]"},
-    ObjectRow{"link_sample", "size_bytes count, time_s time"},
-    ObjectRow{"time", "median number, low number, high number, samples count"},
-    // pp.device
-    ObjectRow{"device",
-              "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
-              "memory_rounding? positive, memory_bandwidth_bytes_per_s positive, memory_efficiency share, "
-              "cache_bytes count, "
-              "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, tensor_link? "
-              "tensor_link, "
-              "types [device_type]"},
-    // pp.trainer
-    ObjectRow{"trainer",
-              "name text, source text, attention? 'by_model|one_kernel', elements? 'fused|composed', "
-              "recompute? 'any|uniform|first_blocks', gradients? 'float32|weights', launch_s? number, "
-              "backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
-              "hidden_tensor? share, bucket_bytes? count, logit_bytes? number, process_bytes? count"},
-    ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
-    ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
-    ObjectRow{"device_type",
-              "dtype 'float32|float64|bfloat16', product_flops_per_s positive, vector_flops_per_s positive, "
-              "efficiency share, half_flops number, attention_efficiency? share, unaligned_efficiency? share"},
     // pp.profile
     ObjectRow{
         "profile",

@@ -20,6 +20,10 @@ int newest_version(std::string_view document);
 /// a file. `lists`: of the documents whose keys are field lists. Throws pp::Error (usage) for another name.
 Json document_schema(std::string_view name, std::span<const Keys> lists);
 
+/// The lists of this library's documents.
+Keys cluster_keys();
+Keys trainer_keys();
+
 namespace detail {
 
 /// The objects of some documents by name, each as a list of keys: `name text, devices size, cores? [count]`. A
