@@ -4,6 +4,7 @@
 
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/json_fields.h"
+#include "libprofile/core/kernel_choice.h"
 #include "libprofile/core/profile.h"
 
 namespace pp {
@@ -75,5 +76,23 @@ inline constexpr Object kLevel{
     optional<&Level::all_reduce>("all_reduce", kAllReduce),
     check<check_level>(),
 };
+
+extern const ValueType kKernelSizes, kKernelSeconds;
+void check_kernel(const KernelChoice& choice, ObjectReader& reader);
+inline bool multiplies(const KernelChoice& choice) { return is_product(choice.key.task); }
+inline bool is_measured(const KernelChoice& choice) { return choice.measured.has_value(); }
+
+inline constexpr Object kKernel{
+    "kernel",
+    key<&KernelChoice::key, &KernelKey::task>("task"),
+    key<&KernelChoice::key, &KernelKey::dtype>("dtype"),
+    key<&KernelChoice::key, &KernelKey::layout>("layout").given<multiplies>(),
+    key<&KernelChoice::key>("sizes", kKernelSizes),
+    key<&KernelChoice::kernel>("kernel"),
+    check<check_kernel>(),
+    whole<KernelChoice>("seconds", kKernelSeconds).written_if<is_measured>(),
+};
+/// By key. Throws where a key has two entries.
+void sort_kernels(std::vector<KernelChoice>& choices, ObjectReader& reader);
 
 }  // namespace pp

@@ -1,4 +1,4 @@
-// The keys of the objects of profiles and plans, as their readers take them.
+// The keys of the objects of plans, as their reader takes them.
 #include <array>
 
 #include "libprofile/core/schema/document_schema.h"
@@ -8,56 +8,6 @@ namespace pp::detail {
 namespace {
 
 constexpr std::array kPlanningRows{
-    // pp.profile
-    ObjectRow{
-        "profile",
-        "context? {text}, model model, model_hash? text, device profiled_device, dtype "
-        "'float32|float64|bfloat16', memory_format? 'contiguous|channels_last', autocast? 'bfloat16|float16', "
-        "mode "
-        "'in_place|isolated|imported|estimated', tensor_degree? size, trainer? trainer, micro_batch_sizes "
-        "[size], "
-        "layers [profiled_layer], loss? "
-        "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
-        "kernels? [kernel], estimated [text]"},
-    ObjectRow{"profiled_device",
-              "kind 'cpu|cuda', name text, cores_per_device count, devices_busy size, memory_bytes count, "
-              "peak_flops_per_s? positive"},
-    ObjectRow{
-        "profiled_layer",
-        "name text, parameter_count count, parameter_bytes count, trained_parameter_bytes? count, buffer_bytes "
-        "count, forward_flops_per_sample number, points [point], piper? piper"},
-    ObjectRow{
-        "point",
-        "micro_batch_size size, out_of_memory? flag, forward_s? time, backward_s? time, input_gradient_s? "
-        "time, "
-        "weight_gradient_s? time, first? pass_times, in_part? pass_times, alone? pass_times, output_bytes? "
-        "count, saved_bytes? count, saved_input_bytes? count, workspace_bytes? count, waiting_bytes? count, "
-        "transfer_s? number, gradient_transfer_s? number"},
-    ObjectRow{"pass_times",
-              "forward_s time|number, backward_s time|number, input_gradient_s time|number, weight_gradient_s "
-              "time|number"},
-    ObjectRow{"whole_model", "micro_batch_size size, forward_s time, backward_s time, peak_bytes count"},
-    ObjectRow{
-        "optimizer",
-        "name text, state_bytes_per_parameter_byte number, update_s time, parameter_bytes count, new_version? "
-        "update, parts? [update]"},
-    ObjectRow{"update", "parameter_bytes size, update_s time"},
-    ObjectRow{"overhead", "forward_s time, backward_s time"},
-    ObjectRow{"kernel",
-              "task 'product|product_with_bias|product_into|product_added|batched_product|convolution|"
-              "convolution_input_gradient|convolution_weight_gradient', dtype "
-              "'float32|float64|bfloat16|int64|uint8|bool', layout? 'nn|nt|tn|tt', sizes [count], kernel "
-              "'mkl|onednn|convolution|product', seconds? {number}"},
-    ObjectRow{
-        "piper",
-        "plain piper_costs, recompute? piper_costs, incoming [piper_edge], outgoing? [piper_edge], tensor? "
-        "[piper_share]"},
-    ObjectRow{
-        "piper_share",
-        "degree size, parameter_bytes count, plain piper_costs, recompute? piper_costs, incoming [piper_edge], "
-        "outgoing? [piper_edge]"},
-    ObjectRow{"piper_costs", "time_s number, saved_bytes count, fixed_bytes count"},
-    ObjectRow{"piper_edge", "layer text, bytes count"},
     // pp.plan
     ObjectRow{
         "plan",

@@ -23,6 +23,7 @@ Json document_schema(std::string_view name, std::span<const Keys> lists);
 /// The lists of this library's documents.
 Keys cluster_keys();
 Keys trainer_keys();
+Keys profile_keys();
 
 namespace detail {
 

@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/cluster.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/ops/op_table.h"
-#include "libprofile/core/profile.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/model/families/families.h"
 #include "librun/documents.h"
 #include "tests/libprofile/core/error_text.h"
-#include "tests/libprofile/core/golden.h"
 #include "tests/librun/folder.h"
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
@@ -103,17 +100,6 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(model_error("frozen by name", [&](Json& j) { layer(j)["frozen"] = {"weight"}; }) == "read");
     CHECK(model_error("frozen by number", [&](Json& j) { layer(j)["frozen"] = 1; }) == "refused");
     CHECK(model_error("size of zero", [](Json& j) { j["inputs"][0]["shape"][0] = 0; }) == "refused");
-  }
-
-  TEST_CASE("profiles: the schema takes what the reader takes when one key changes") {
-    // The other way round it takes several keys: a median lies between low and high, a point that fitted has
-    // all.
-    const auto too_strict = [](const char* document, const char* file, auto from_json) {
-      const auto read = [&](const Json& json) { from_json(json); };
-      const auto schema = test::schema_error_of(document_schema(document, document_keys()));
-      return test::disagreement(schema, parse_json(test::golden(file)), read, {"model"}).too_strict;
-    };
-    CHECK(too_strict("profile", "small.profile.json", profile_from_json) == "");
   }
 
   TEST_CASE("of a folder the documents are looked at that were written meanwhile, and lines one by one") {
