@@ -90,9 +90,8 @@ void make_peer_plan(const MakeOptions& options, const plan::PeerOptions& peer, c
                   std::string(option) + ": only for --cost-model pp; leave one of the two out");
   }
   const Profile profile = cli::load(options.profiles.front(), parse_profile);
-  if (profile.tensor_degree > 1)
-    throw Error(ErrorKind::usage,
-                "a profile of tensor groups is only for --cost-model pp; leave one of the two out");
+  if (group_size(profile) > 1)
+    throw Error(ErrorKind::usage, "a profile of groups is only for --cost-model pp; leave one of the two out");
   cli::Output output(options.output);
   const auto begin = std::chrono::steady_clock::now();
   const auto result = plan::plan_as_peer(profile, peer, options.request.request.force_units);
@@ -155,9 +154,12 @@ plan::MachinePlans plans_for(const PlanningCase& one, const MakeOptions& options
                              const cli::Shell& shell) {
   plan::PlanRequest request = request_for(one, options);
   const auto work = [&] { return plan::make_plans(one.profile, one.cluster, request); };
-  plan::MachinePlans machine{static_cast<int>(one.cluster.devices.size()), one.profile.device.cores_per_device,
-                             one.hash, timed("planning", left, request, shell, work),
-                             one.profile.tensor_degree};
+  plan::MachinePlans machine{static_cast<int>(one.cluster.devices.size()),
+                             one.profile.device.cores_per_device,
+                             one.hash,
+                             timed("planning", left, request, shell, work),
+                             one.profile.tensor_degree,
+                             one.profile.context_parallel.degree};
   auto* plans = std::get_if<plan::RankedPlans>(&machine.found);
   if (plans == nullptr) return machine;
   complete(plans->best, one, request);
@@ -245,8 +247,8 @@ void hint_at_mini_batch(const plan::Plan& plan, std::span<const PlanningCase> ca
   if (other == nullptr || other->predicted.samples_per_s < kWorthSaying * plan.predicted.samples_per_s) return;
   const std::int64_t used = std::ssize(plan.workers);
   const std::string idle = used == devices ? ""
-                                           : ", and " + std::to_string(used * plan.tensor_degree) + " of " +
-                                                 std::to_string(devices * plan.tensor_degree) + " GPUs work";
+                                           : ", and " + std::to_string(used * group_size(plan)) + " of " +
+                                                 std::to_string(devices * group_size(plan)) + " GPUs work";
   cli::warn("equal replicas share " + std::to_string(plan.training.mini_batch) + " samples badly" + idle +
             ": with --mini-batch " + std::to_string(*mini_batch) + " a step takes " +
             to_text(other->predicted.step) + " in place of " + to_text(plan.predicted.step));

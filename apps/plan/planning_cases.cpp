@@ -41,12 +41,17 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   }
   if (a.profile.autocast != b.profile.autocast)
     refuse(both + " were not both profiled under the same autocast; profile both with the same --autocast");
-  const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree;
+  if (a.profile.products != b.profile.products)
+    refuse(both + " profile products of different types; estimate both with the same --dtype");
+  const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree ||
+                            a.profile.context_parallel.degree != b.profile.context_parallel.degree;
   const bool recomputed = checkpoint_of(a.profile) != checkpoint_of(b.profile);
   if ((other_degree || recomputed) && a.profile.device.cores_per_device == b.profile.device.cores_per_device)
     return;
   if (other_degree) {
-    refuse(both + " differ in tensor degree and in cores per device; give profiles that differ in one of them");
+    refuse(both +
+           " differ in tensor or context degree and in cores per device; give profiles that differ in one of "
+           "them");
   }
   if (a.profile.device.kind != b.profile.device.kind) {
     refuse(both + " profile the model on " + std::string(name_of(a.profile.device.kind)) + " and " +
@@ -56,7 +61,8 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (!cpu || a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
     refuse(both + " both profile the model on " +
            (cpu ? "devices of " + cores_text(a) : std::string(name_of(a.profile.device.kind)) + " devices") +
-           ", with the same tensor degree and recomputation; profiles that compete differ in one of these: "
+           ", with the same tensor and context degree and recomputation; profiles that compete differ in one "
+           "of these: "
            "give one alone");
   }
 }
@@ -65,7 +71,7 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
 Cluster machine_of(const Cluster& base, const Profile& profile, int cores, bool several) {
   const Cluster devices = several ? with_devices_of(base, profile.device, cores) : base;
   const Bytes bucket = profile.trainer ? profile.trainer->bucket : Bytes(0);
-  return with_buckets(with_tensor_groups(devices, profile.tensor_degree), bucket);
+  return with_buckets(with_groups(devices, group_size(profile)), bucket);
 }
 
 /// The profile that the plan of the run was made from; of one profile that one, whatever the plan says.

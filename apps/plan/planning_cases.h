@@ -29,7 +29,7 @@ struct PlanningCase {
 std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files);
 
 /// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()), or in its
-/// tensor groups (with_tensor_groups()): devices that leave their cores open have the fewest of all. Throws
+/// tensor groups (with_groups()): devices that leave their cores open have the fewest of all. Throws
 /// pp::Error (usage) that names the file.
 void place(std::vector<PlanningCase>& cases, const ClusterOptions& options);
 

@@ -8,6 +8,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
+#include "libplan/interop/megatron_layout.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/cluster.h"
@@ -162,7 +163,7 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  const Cluster machine = with_tensor_groups(load_machine(options, profile), profile.tensor_degree);
+  const Cluster machine = with_groups(load_machine(options, profile), group_size(profile));
   return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
 }
 
@@ -329,11 +330,16 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
+  cli::Option cuts = command.add_option(
+      "--cuts", options.cuts,
+      "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage");
+  cuts.type_name("LIST").group("Search");
   command
-      .add_option("--cuts", options.cuts,
-                  "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage")
-      .type_name("LIST")
-      .group("Search");
+      .add_option("--layout", options.layout,
+                  "stages as Megatron's --pipeline-model-parallel-layout says them: Et*3|(tt|)*29,L")
+      .type_name("STRING")
+      .group("Search")
+      .excludes(cuts);
   command
       .add_option_function(
           "--cut-at", [&request](const std::string& text) { request.cut_at = parse_cut_at(text); },
@@ -422,20 +428,24 @@ void add_request_options(const cli::Command& command, RequestOptions& options) {
 namespace {
 
 /// Where stages of equally many numbered blocks begin; what is in front of the first block is part of the
-/// first stage, what is behind the last of the last.
+/// first stage, what is behind the last of the last. Where two blocks more would divide, the first stage and
+/// the last have one less, in place of embedding and head.
 std::vector<int> even_cuts(const Profile& profile, const plan::PlanRequest& request) {
   if (!request.stages) throw Error(ErrorKind::usage, "--cuts even: into how many stages? Add --stages");
   const std::size_t stages = at(*request.stages * std::max(1, request.chunks_per_worker));
   const std::vector<std::vector<int>> blocks = plan::numbered_blocks(plan::make_graph(profile));
-  if (blocks.empty() || blocks.size() % stages != 0) {
+  const std::size_t less = blocks.size() % stages == 0 ? 0 : 1, all = blocks.size() + 2 * less;
+  if (blocks.empty() || all % stages != 0) {
     throw Error(ErrorKind::usage, "--cuts even: the model has " +
                                       counted(static_cast<std::int64_t>(blocks.size()), "block") + ", which " +
                                       std::to_string(stages) +
                                       " stages do not divide; give another --stages, or --cuts by layer");
   }
   std::vector<int> cuts;
-  for (std::size_t stage = 1; stage < stages; ++stage)
-    cuts.push_back(blocks[stage * blocks.size() / stages].front());
+  for (std::size_t stage = 1; stage < stages; ++stage) {
+    const std::size_t block = stage * all / stages - less;
+    cuts.push_back(block < blocks.size() ? blocks[block].front() : blocks.back().back() + 1);
+  }
   return cuts;
 }
 
@@ -456,6 +466,8 @@ plan::PlanRequest to_request(const RequestOptions& options, const Profile& profi
     request.cuts = even_cuts(profile, request);
   } else if (!options.cuts.empty()) {
     request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
+  } else if (!options.layout.empty()) {
+    request.cuts = plan::cuts_of_layout(plan::make_graph(profile), options.layout);
   }
   if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
   if (options.window != "auto") std::tie(request.window, request.windows) = parse_window(options.window);

@@ -38,7 +38,7 @@ void say_of_cards(const ClusterOptions& options);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind, with as many nodes
 /// as asked for. Throws pp::Error (usage) when none or several are given. As with_devices_of() the profile.
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);
-/// The same in the profile's tensor groups (with_tensor_groups()).
+/// The same in the profile's tensor groups (with_groups()).
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 
 /// Throws pp::Error (usage) for a limit above what a device has, which no plan could fill.
@@ -52,7 +52,7 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
 struct RequestOptions {
   plan::PlanRequest request;
   std::string micro_batches = "auto";
-  std::string cuts;
+  std::string cuts, layout;
   std::string replicas;
   std::string window = "auto";
   int threads = 0;  ///< 0: one per core

@@ -1,8 +1,11 @@
 // pp-plan simulate: a plan's step, or a schedule by itself, by the event simulator, as figures and pictures.
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
@@ -30,7 +33,38 @@ struct SimulateOptions {
   bool programs = false;
   std::string to_csv;
   std::optional<int> queues;
+  std::string speed;
 };
+
+/// `node1=0.8,3=0.5`, per worker: of a node, or of a device by its number. 1 for the others.
+std::vector<double> speeds_of(const plan::Plan& plan, const std::string& text) {
+  constexpr double kMost = 100;
+  std::vector<double> speeds(plan.workers.size(), 1);
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t sign = std::min(part.find('='), part.size());
+    const std::string name = part.substr(0, sign);
+    const char* const end = part.data() + part.size();
+    double speed = 0;
+    const char* const last =
+        sign == part.size() ? end : std::from_chars(part.data() + sign + 1, end, speed).ptr;
+    if (last != end || !(speed > 0 && speed <= kMost)) {
+      throw Error(ErrorKind::usage,
+                  "--speed " + part + ": give NODE=FACTOR or DEVICE=FACTOR, a factor above 0 and at most 100");
+    }
+    bool found = false;
+    for (std::size_t w = 0; w < speeds.size(); ++w) {
+      const Device& device = plan::device_of(plan, WorkerId{static_cast<int>(w)});
+      if (device.node != name && std::to_string(number(device.id)) != name) continue;
+      speeds[w] = speed;
+      found = true;
+    }
+    if (!found)
+      throw Error(ErrorKind::usage,
+                  "--speed " + part + ": no worker of the plan is on a node or device of that name");
+  }
+  return speeds;
+}
 
 std::string figures_text(const plan::SimulationResult& result) {
   return "makespan " + to_text(result.makespan) + ", bubble " + cli::percent(result.bubble_fraction) +
@@ -99,15 +133,19 @@ void simulate_plan(const SimulateOptions& options, const cli::Shell& shell) {
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
   PictureFiles files(options.pictures);
   const auto input = [&] { return plan::simulation_input(plan, options.updates); };
+  const plan::SimulationInput planned = with_context(cli::input_name(options.plan), input);
   const Simulated simulated =
-      simulate_all(picture_names(plan), with_context(cli::input_name(options.plan), input));
+      simulate_all(picture_names(plan),
+                   options.speed.empty() ? planned : plan::at_speeds(planned, speeds_of(plan, options.speed)));
   files.write({&simulated, 1});
   if (files.take_stdout()) return;
   if (shell.json) {
     std::cout << dump_json(to_json(simulated.result));
     return;
   }
-  std::cout << figures_text(simulated.result) << timeline(simulated, options.pictures, cli::use_color(shell));
+  std::cout << figures_text(simulated.result);
+  if (!options.speed.empty()) std::cout << "as planned " << to_text(plan::simulate(planned).makespan) << '\n';
+  std::cout << timeline(simulated, options.pictures, cli::use_color(shell));
 }
 
 std::string study_title(const ScheduleOptions& options) {
@@ -142,6 +180,7 @@ void simulate_schedule(const SimulateOptions& options, const cli::Shell& shell) 
 
 void simulate(const SimulateOptions& options, const cli::Shell& shell) {
   if (!options.plan.empty()) return simulate_plan(options, shell);
+  if (!options.speed.empty()) throw Error(ErrorKind::usage, "--speed is of a plan's devices; name a plan.json");
   if (options.schedule.study.request.name.empty() && options.schedule.csv.empty())
     throw Error(ErrorKind::usage, "nothing to simulate; name a plan.json, --schedule NAME, or --csv FILE");
   simulate_schedule(options, shell);
@@ -157,6 +196,10 @@ void add_simulate(const cli::Command& app, cli::Shell& shell) {
   add_picture_options(command, options->pictures);
   command.add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
       .check(cli::whole_number(1));
+  command
+      .add_option("--speed", options->speed,
+                  "the plan on slower or faster devices: NODE=FACTOR or DEVICE=FACTOR, such as host1=0.8,3=0.5")
+      .type_name("NAME=X,..");
   add_schedule_options(command, options->schedule, plan);
   command.add_flag("--programs", options->programs, "also every worker's operations");
   command.add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")

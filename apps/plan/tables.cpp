@@ -77,6 +77,9 @@ std::string alternatives_table(const Plan& plan) {
   const bool groups = std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.tensor_degree > 0; });
   const bool cores = !plan.machines.empty() && !groups;
   if (cores) columns.insert(columns.begin() + 3, {"cores"});
+  const bool contexts =
+      std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.context_degree > 1; });
+  if (contexts) columns.insert(columns.begin() + 3, {"context"});
   if (groups) columns.insert(columns.begin() + 3, {"tensor"});
   cli::Table table(columns);
   for (const plan::Alternative& other : plan.alternatives) {
@@ -90,6 +93,7 @@ std::string alternatives_table(const Plan& plan) {
                                    cli::cell(mib(other.peak)),
                                    other.why_not};
     if (cores) cells.insert(cells.begin() + 3, std::to_string(other.cores_per_device));
+    if (contexts) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.context_degree)));
     if (groups) cells.insert(cells.begin() + 3, std::to_string(other.tensor_degree));
     table.add(std::move(cells));
   }
@@ -171,6 +175,8 @@ std::string plan_description(const Plan& plan) {
                       std::to_string(plan.training.mini_batch) + " = " +
                       counted(plan.training.micro_batches, "micro-batch");
   if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
+  if (plan.context_degree > 1) title += ", context groups of " + std::to_string(plan.context_degree);
+  if (plan.training.products) title += ", products in " + std::string(name_of(*plan.training.products));
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));
   if (plan.training.autocast) title += " to " + std::string(name_of(*plan.training.autocast));

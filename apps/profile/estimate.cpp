@@ -23,30 +23,41 @@ struct EstimateOptions {
   std::string trainer;
   std::string output;
   std::string sizes = "1,2,4,8,16";
-  std::optional<DType> dtype;
-  int tensor = 1;
+  std::optional<RunType> dtype;
+  int tensor = 1, context_parallel = 1;
   bool whole_positions = false;
   std::string checkpoint{name_of(profile::Checkpoint::none)};
   int context = 0;
-  std::string tensor_link;
-  std::string tensor_latency;
+  std::string tensor_link, tensor_latency;
+  std::string context_link, context_latency;
 };
 
-/// What the command line says of it, the rest from the device's file.
-std::optional<Link> tensor_link_of(const EstimateOptions& options, const profile::DeviceSpec& device) {
-  if (options.tensor_link.empty() && options.tensor_latency.empty()) return device.tensor_link;
-  if (options.tensor_link.empty() && !device.tensor_link) {
-    throw Error(ErrorKind::usage, "--tensor-latency " + options.tensor_latency + " is of a link that device " +
-                                      device.name + " does not have; give its rate with --tensor-link, too");
+/// What the command line says of it, by `--tensor-link` or `--context-link`, the rest from the device's file.
+std::optional<Link> link_of(const std::string& of, const std::string& rate, const std::string& latency,
+                            const profile::DeviceSpec& device) {
+  if (rate.empty() && latency.empty()) return device.tensor_link;
+  if (rate.empty() && !device.tensor_link) {
+    throw Error(ErrorKind::usage, of + "-latency " + latency + " is of a link that device " + device.name +
+                                      " does not have; give its rate with " + of + "-link, too");
   }
   Link link = device.tensor_link.value_or(Link{});
-  if (!options.tensor_link.empty()) link.bandwidth = parse_bandwidth(options.tensor_link, "--tensor-link");
-  if (!options.tensor_latency.empty()) link.latency = parse_seconds(options.tensor_latency, "--tensor-latency");
+  if (!rate.empty()) link.bandwidth = parse_bandwidth(rate, of + "-link");
+  if (!latency.empty()) link.latency = parse_seconds(latency, of + "-latency");
   return link;
 }
 
+/// Also by the names that people type: bf16, fp8, mxfp8, nvfp4.
+RunType typed_type(const std::string& text) {
+  for (const auto& [type, alias] : cli::Aliases<DType>::table)
+    if (alias == text) return type;
+  if (text == "fp8") return NarrowType::float8;
+  if (text == "mxfp8") return NarrowType::mxfloat8;
+  if (text == "nvfp4") return NarrowType::float4;
+  return parse_run_type(text, "--dtype", ErrorKind::usage);
+}
+
 /// As typed; else that of the model's config.json, if the device has rates for it.
-DType type_for(const EstimateOptions& options, const profile::DeviceSpec& device) {
+RunType type_for(const EstimateOptions& options, const profile::DeviceSpec& device) {
   if (options.dtype) return *options.dtype;
   const DType declared = declared_type(options.model).value_or(DType::float32);
   const bool known = std::ranges::count(device.types, declared, &profile::TypeRates::dtype) > 0;
@@ -58,10 +69,12 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
       .automatic_sizes = options.sizes == "auto",
       .dtype = type_for(options, device),
       .tensor_degree = options.tensor,
+      .context_degree = options.context_parallel,
       .sequence_parallel = !options.whole_positions,
       .checkpoint = cli::typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
       .trainer = load_trainer(options.trainer, device.kind),
-      .tensor_link = tensor_link_of(options, device)};
+      .tensor_link = link_of("--tensor", options.tensor_link, options.tensor_latency, device),
+      .context_link = link_of("--context", options.context_link, options.context_latency, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -91,8 +104,8 @@ void estimate(const EstimateOptions& options, const cli::Shell& shell) {
   write_profile(profile, output, shell);
 }
 
-void add_tensor_options(const cli::Command& command, EstimateOptions& options) {
-  const std::string group = "Tensor group";
+void add_group_options(const cli::Command& command, EstimateOptions& options) {
+  const std::string group = "Groups";
   command
       .add_option(
           "--tensor", options.tensor,
@@ -106,15 +119,25 @@ void add_tensor_options(const cli::Command& command, EstimateOptions& options) {
                 "each member keeps and computes norms, dropout and sums of all positions")
       .group(group);
   command
-      .add_option("--tensor-link", options.tensor_link,
-                  "bandwidth between the members: 300GB/s; default what the device's file says")
-      .type_name("RATE")
+      .add_option("--context-parallel", options.context_parallel,
+                  "such groups that have a part of every sample's positions each, neighbours of each other")
+      .check(cli::whole_number(1))
+      .type_name("INT")
       .group(group);
-  command
-      .add_option("--tensor-latency", options.tensor_latency,
-                  "of a message between the members: 10us; default what the device's file says")
-      .type_name("TIME")
-      .group(group);
+  const auto add_link = [&](const std::string& of, std::string& rate, std::string& latency) {
+    command
+        .add_option(of + "-link", rate,
+                    "bandwidth between these members: 300GB/s; default what the device's file says")
+        .type_name("RATE")
+        .group(group);
+    command
+        .add_option(of + "-latency", latency,
+                    "of a message between them: 10us; default what the device's file says")
+        .type_name("TIME")
+        .group(group);
+  };
+  add_link("--tensor", options.tensor_link, options.tensor_latency);
+  add_link("--context", options.context_link, options.context_latency);
 }
 
 }  // namespace
@@ -147,11 +170,12 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
       .type_name("LIST");
   command
       .add_option_function(
-          "--dtype",
-          [&type = options->dtype](const std::string& text) { type = cli::typed_name<DType>(text, "--dtype"); },
-          "floating type of weights and activations: " + list_names<DType>())
+          "--dtype", [&type = options->dtype](const std::string& text) { type = typed_type(text); },
+          "floating type of weights and activations; float8, mxfloat8, float4: of the products of blocks, all "
+          "else "
+          "in bfloat16")
       .type_name("NAME")
-      .choices(all_names<DType>())
+      .choices(run_type_names())
       .default_str("the torch_dtype of a config.json, bfloat16 for its float16; else float32");
   command.add_flag(
       "--checkpoint{blocks}", options->checkpoint,
@@ -162,13 +186,16 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
                   "tokens of a sample, as `:sequence=8192` behind a config.json or a language model")
       .check(cli::whole_number(1))
       .type_name("INT");
-  add_tensor_options(command, *options);
-  static constexpr std::array<std::string_view, 4> kExamples{
+  add_group_options(command, *options);
+  static constexpr std::array<std::string_view, 5> kExamples{
       "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",
       "pp-profile estimate gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0 "
       "--device-spec configs/devices/h100.json --dtype bfloat16 --micro-batch-sizes 1,2 -o gpt3.json",
       "pp-profile estimate gpt2_xl:heads=20,dropout=0 --device-spec configs/devices/a100.json --dtype bfloat16 "
       "--tensor 4 --tensor-link 230GB/s -o gpt2-4.json",
+      "pp-profile estimate config.json --context 8192 --dtype float8 --tensor 4 --context-parallel 2 "
+      "--device-spec "
+      "configs/devices/h100.json --trainer nemo -o profile.json",
       "pp-profile estimate config.json:sequence=8192 --device-spec configs/devices/h100.json --dtype bfloat16 "
       "-o profile.json"};
   cli::add_common_options(command, shell, kExamples);

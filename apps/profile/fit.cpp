@@ -156,7 +156,7 @@ std::string source_lines(const profile::DeviceFit& fit) {
 /// All that is said of a fit. `memory`, or why there is none.
 struct Result {
   profile::Figures start;
-  DType dtype = DType::float32;
+  RunType dtype;
   profile::DeviceFit fit;
   std::optional<profile::MemoryFit> memory;
   std::string memory_left;
@@ -215,7 +215,7 @@ Json result_json(const Result& result) {
 Result fit_to(const Measured& measured, const profile::FitOptions& options) {
   const profile::Figures& start = measured.start;
   Result result{.start = start,
-                .dtype = measured.steps.empty() ? DType::float32 : measured.steps[0].run.dtype,
+                .dtype = measured.steps.empty() ? RunType() : measured.steps[0].run.dtype,
                 .fit = profile::fit_device(start, measured.steps, options),
                 .memory = {},
                 .memory_left = {}};

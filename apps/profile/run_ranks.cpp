@@ -194,10 +194,12 @@ std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const M
         {.micro_batch_sizes = {run.micro_batch},
          .dtype = run.dtype,
          .tensor_degree = run.tensor_degree,
+         .context_degree = run.context_degree,
          .sequence_parallel = run.sequence_parallel,
          .checkpoint = run.recompute ? profile::Checkpoint::blocks : profile::Checkpoint::none,
          .trainer = trainer,
-         .tensor_link = Link{.bandwidth = kAnyBandwidth}});
+         .tensor_link = Link{.bandwidth = kAnyBandwidth},
+         .context_link = Link{.bandwidth = kAnyBandwidth}});
     const Cluster cluster = flat_cluster(run.stages * run.replicas, device.kind, kAnyBandwidth, {}, {});
     const auto found = plan::make_plan(profile, cluster, request_of(run, model));
     if (const auto* none = std::get_if<plan::Infeasible>(&found)) throw Error(ErrorKind::usage, none->reason);

@@ -142,7 +142,8 @@ std::string profile_summary(const Profile& profile) {
   std::string text = cli::shown(profile.model.name) + ": " + std::to_string(profile.layers.size()) +
                      " layers, " + std::to_string(parameters) + " parameters, " +
                      (frozen > Bytes(0) ? to_text(frozen) + " of them not trained, " : "") +
-                     std::string(name_of(profile.dtype));
+                     std::string(name_of(profile.dtype)) +
+                     (profile.products ? " with products in " + std::string(name_of(*profile.products)) : "");
   if (const std::int64_t tokens = tokens_per_sample(resolve(profile.model)); tokens > 0)
     text += ", samples of " + counted(tokens, "token");
   if (profile.memory_format != MemoryFormat::contiguous)
@@ -150,6 +151,8 @@ std::string profile_summary(const Profile& profile) {
   if (profile.autocast) text += ", under autocast to " + std::string(name_of(*profile.autocast));
   if (profile.tensor_degree > 1)
     text += ", of each of " + std::to_string(profile.tensor_degree) + " devices that share every layer";
+  if (const int context = profile.context_parallel.degree; context > 1)
+    text += ", with a part of the positions in each of " + std::to_string(context) + " groups";
   text += "\n";
   text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
           cli::shown(profile.device.name);

@@ -13,13 +13,13 @@ namespace pp::plan {
 
 namespace {
 
-/// `24 GPUs (3 nodes)`: so many devices of the problem, which tensor groups are made of, and their nodes where
+/// `24 GPUs (3 nodes)`: so many devices of the problem, which groups are made of, and their nodes where
 /// they fill several.
 std::string devices_text(const Problem& problem, std::size_t devices) {
   const std::vector<Device>& given = problem.cluster.devices;
   const std::ptrdiff_t in_node = std::ranges::count(given, given.front().node, &Device::node);
   const auto count = static_cast<std::ptrdiff_t>(devices);
-  const int degree = problem.profile.tensor_degree;
+  const int degree = group_size(problem.profile);
   std::string text = degree > 1 ? counted(count * degree, "GPU") : counted(count, "device");
   const bool nodes = !given.front().node.empty() && count % in_node == 0 && count > in_node;
   return text + (nodes ? " (" + counted(count / in_node, "node") + ")" : "");

@@ -42,6 +42,21 @@ struct OptimizerCost {
   double beside = 1;          ///< where each profiled device updates a whole model at once, at least 1
   double new_version = 1;     ///< where passes hold the weights before
   double gradient_ratio = 1;  ///< bytes of gradients per byte of trained parameters
+  /// Members of a device with the same weights (ContextGroup): they divide what replicas share. Seconds for
+  /// each byte that they add up among each other.
+  int members = 1;
+  double sum_per_byte = 0;
+
+  /// Devices that divide the state among so many sharing replicas: 1, where replicas share nothing.
+  int state_sharers(int replicas) const { return replicas > 1 ? replicas * members : 1; }
+  Reduction reduction(double gradients, double trained, bool sharded) const {
+    return {gradients / members, trained / members, sharded};
+  }
+  /// Seconds of an update and of the members' sum in front of it.
+  double update(double trained, int sharing) const {
+    return update_per_byte * trained / state_sharers(sharing) + update_fixed +
+           sum_per_byte * Reduction{gradient_ratio * trained, trained, sharing > 1}.bytes();
+  }
 };
 
 /// What the executor takes for every operation of a stage, whatever its layers. A split backward pays for both
@@ -120,14 +135,13 @@ struct Chain {
   }
   /// Of a share of the weights, where replicas divide the update.
   double stage_update(int begin, int end, int sharers = 1) const {
-    return optimizer.update_per_byte * static_cast<double>(trained(begin, end)) / sharers +
-           optimizer.update_fixed;
+    return optimizer.update(static_cast<double>(trained(begin, end)), sharers);
   }
   std::int64_t trained(int begin, int end) const { return before(end).trained() - before(begin).trained(); }
   /// Of every gradient, as passed on and added up: each use of a parameter has one.
   Reduction reduction(int begin, int end, bool sharded) const {
-    return {optimizer.gradient_ratio * static_cast<double>(gradients(begin, end)),
-            static_cast<double>(trained(begin, end)), sharded};
+    return optimizer.reduction(optimizer.gradient_ratio * static_cast<double>(gradients(begin, end)),
+                               static_cast<double>(trained(begin, end)), sharded);
   }
   std::int64_t gradients(int begin, int end) const { return before(end).gradients - before(begin).gradients; }
   double stage_compute(int begin, int end) const {

@@ -155,7 +155,7 @@ StageKeeping StageMemory::keeping(int replicas, int window, bool runs_again) con
           .scale = in_flight_.batch.bytes,
           .state_ratio = chain_.optimizer.state_ratio,
           .gradient_ratio = chain_.optimizer.gradient_ratio,
-          .sharers = in_flight_.sharded ? replicas * in_flight_.pipelines : 1,
+          .sharers = chain_.optimizer.state_sharers(in_flight_.sharded ? replicas * in_flight_.pipelines : 1),
           .runs_again = runs_again};
 }
 

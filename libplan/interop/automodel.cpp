@@ -82,7 +82,8 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       "\n\ndistributed:\n  strategy: fsdp2\n  dp_size: " + std::to_string(lane.replicas()) +
       "\n  tp_size: " + std::to_string(plan.tensor_degree) +
       "\n  pp_size: " + std::to_string(lane.programs.size()) +
-      "\n  cp_size: 1\n  sequence_parallel: " + (detail::splits_sequence(plan) ? "true" : "false") +
+      "\n  cp_size: " + std::to_string(plan.context_degree) +
+      "\n  sequence_parallel: " + (detail::splits_sequence(plan) ? "true" : "false") +
       "\n  activation_checkpointing: " + (again ? "true" : "false") + "\n" +
       pipeline_text(plan, lane, modules) +
       "\ndataset:  # yours\n  _target_: nemo_automodel.components.datasets.llm.mock_iterable_dataset."

@@ -1,7 +1,7 @@
 // Source: Megatron-LM, core release 0.13 and later (megatron/training/arguments.py).
 // `--pipeline-model-parallel-layout`: E embedding, t decoder layer, L loss, `|` between stages, `t*n` for n
 // layers. Its schedules are 1F1B and, with more stages than workers, interleaved. Ranks count tensor members
-// first, then replicas, then stages, or with
+// first, then those of context groups, then replicas, then stages, or with
 // `--use-tp-pp-dp-mapping` stages before replicas.
 #include "libplan/interop/megatron_model.h"
 
@@ -97,6 +97,9 @@ std::string precision_arguments(const Training& training, detail::LossList& lost
         "with --precision mixed");
   }
   std::string text = half || training.precision == Precision::mixed ? "--bf16\n" : "";
+  if (training.products == NarrowType::float8) text += "--fp8-format hybrid\n--fp8-recipe tensorwise\n";
+  if (training.products == NarrowType::mxfloat8) text += "--fp8-format e4m3\n--fp8-recipe mxfp8\n";
+  if (training.products == NarrowType::float4) text += "--fp4-format e2m1\n--fp4-recipe nvfp4\n";
   if (training.shard == Shard::optimizer) text += "--use-distributed-optimizer\n";
   return text;
 }
@@ -133,11 +136,15 @@ std::string recompute_arguments(const Plan& plan, const detail::BlockRow& row, d
   return {};
 }
 
-/// The size of a tensor group.
-std::string tensor_arguments(const Plan& plan) {
-  if (plan.tensor_degree == 1) return {};
-  return argument("tensor-model-parallel-size", plan.tensor_degree) +
-         (detail::splits_sequence(plan) ? "--sequence-parallel\n" : "");
+/// The sizes of a group.
+std::string group_arguments(const Plan& plan) {
+  std::string text;
+  if (plan.tensor_degree > 1) {
+    text += argument("tensor-model-parallel-size", plan.tensor_degree) +
+            (detail::splits_sequence(plan) ? "--sequence-parallel\n" : "");
+  }
+  if (plan.context_degree > 1) text += argument("context-parallel-size", plan.context_degree);
+  return text;
 }
 
 std::string rank_arguments(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
@@ -158,9 +165,9 @@ std::string overlap_arguments(const Plan& plan) {
   return std::string("--overlap-grad-reduce\n") + (shared ? "--overlap-param-gather\n" : "");
 }
 
-/// A tensor group gets one queue of the device, which Blackwell needs no more and does not mind.
+/// A group gets one queue of the device, which Blackwell needs no more and does not mind.
 std::string environment(const Plan& plan) {
-  return plan.tensor_degree > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
+  return group_size(plan) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
 }
 
 /// Files of arguments have one to a line; `*` and `|` are not the shell's.
@@ -224,7 +231,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
   const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
   const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
   detail::leave_out_others(model, row, lost);
-  detail::leave_out_unsaid(plan, lane, {}, lost);
+  detail::leave_out_unsaid(plan, lane, {.products = true}, lost);
   const std::string recompute = recompute_arguments(plan, row, lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
   check_order(plan, lane, lost);
@@ -240,8 +247,8 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
                             "--pipeline-model-parallel-layout " + layout + "\n" +
                             argument("num-layers", row.size()) +
                             argument("micro-batch-size", training.mini_batch / training.micro_batches) +
-                            argument("global-batch-size", training.mini_batch) + tensor_arguments(plan) +
-                            ranks + recompute + precision + overlap_arguments(plan)},
+                            argument("global-batch-size", training.mini_batch) + group_arguments(plan) + ranks +
+                            recompute + precision + overlap_arguments(plan)},
       {"model.txt", sizes.arguments + optimizer},
       {"launch.sh", megatron_launcher(plan, sizes.unsaid)},
       {"README.md",

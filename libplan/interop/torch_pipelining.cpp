@@ -160,6 +160,8 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
     lost.add("launch.py keeps no float32 copies of half weights; plan with --precision autocast");
   if (plan.tensor_degree > 1)
     lost.add("launch.py splits no layer over " + std::to_string(plan.tensor_degree) + " GPUs");
+  if (plan.context_degree > 1)
+    lost.add("launch.py splits no sample over " + std::to_string(plan.context_degree) + " GPUs");
   if (plan.model.loss && std::ranges::find(kLosses, plan.model.loss->op) == kLosses.end())
     lost.add("launch.py has no loss " + plan.model.loss->op + "; put one into its LOSSES");
   detail::leave_out_recompute(plan, lane, lost);

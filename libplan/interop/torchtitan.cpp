@@ -139,6 +139,7 @@ void add_parallelism(Toml& toml, const Plan& plan, const detail::Lane& lane, con
       .set("data_parallel_shard_degree", lane.replicas())
       .set("fsdp_reshard_after_forward", "never")
       .set("tensor_parallel_degree", plan.tensor_degree)
+      .set("context_parallel_degree", plan.context_degree)
       .set("pipeline_parallel_degree", std::ssize(lane.programs));
   if (lane.programs.size() == 1) return;
   toml.set("pipeline_parallel_schedule", schedule_class(lane))
@@ -166,8 +167,7 @@ int local_batch(const Plan& plan, const detail::Lane& lane) {
 
 /// FSDP casts, and with one replica it is off; of a single device autocast takes its place.
 bool computes_whole(const Plan& plan, const detail::Lane& lane) {
-  return is_mixed(plan.training) && lane.replicas() == 1 &&
-         (lane.programs.size() > 1 || plan.tensor_degree > 1);
+  return is_mixed(plan.training) && lane.replicas() == 1 && (lane.programs.size() > 1 || group_size(plan) > 1);
 }
 
 /// On every node, in the folder: the config names the schedule's file.

@@ -189,6 +189,9 @@ void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried
   const Training& training = plan.training;
   if (training.memory_format != MemoryFormat::contiguous)
     lost.add("tensors are contiguous between its stages, not " + std::string(name_of(training.memory_format)));
+  if (training.products && !carried.products)
+    lost.add("its products are of " + std::string(name_of(training.dtype)) + ", not of " +
+             std::string(name_of(*training.products)) + "; estimate with --dtype bfloat16");
   if (training.autocast == Autocast::float16) lost.add("it casts products to bfloat16, not to float16");
   if (!carried.overlap && lane.replicas() > 1 && plan.predicted.all_reduce_overlap > 0)
     lost.add(
@@ -249,7 +252,7 @@ std::vector<int> stage_of_layers(const Plan& plan) {
 Processes processes_of(const Plan& plan, const std::string& trainer) {
   std::map<std::string, int> used;
   for (const Worker& worker : plan.workers)
-    used[std::ranges::find(plan.devices, worker.device, &Device::id)->node] += plan.tensor_degree;
+    used[std::ranges::find(plan.devices, worker.device, &Device::id)->node] += group_size(plan);
   const Processes processes{used.begin()->second, static_cast<int>(used.size())};
   for (const auto& [node, gpus] : used) {
     if (gpus == processes.per_node) continue;
@@ -283,8 +286,9 @@ std::string trainer_readme(const Plan& plan, const Lane& lane, const TrainerNote
   const Processes processes = processes_of(plan, notes.trainer);
   std::string text = "# " + plan.model.name + " for " + notes.trainer + "\n\n| | |\n|---|---|\n";
   text += "| GPUs | " + std::to_string(processes.nodes) + " x " + std::to_string(processes.per_node) + " |\n";
-  text += "| pipeline, data, tensor degree | " + std::to_string(lane.programs.size()) + ", " +
-          std::to_string(lane.replicas()) + ", " + std::to_string(plan.tensor_degree) + " |\n";
+  text += "| pipeline, data, tensor, context degree | " + std::to_string(lane.programs.size()) + ", " +
+          std::to_string(lane.replicas()) + ", " + std::to_string(plan.tensor_degree) + ", " +
+          std::to_string(plan.context_degree) + " |\n";
   text += "| mini-batch | " + std::to_string(plan.training.mini_batch) + " samples in " +
           counted(plan.training.micro_batches, "micro-batch") + " |\n";
   text += promise(plan) + "\n```\n" + notes.launch + "```\n";

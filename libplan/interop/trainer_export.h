@@ -89,6 +89,7 @@ struct Carried {
   bool model = false;       ///< all of it, as it is: inputs beside tokens, frozen weights, any type
   bool overlap = true;      ///< all-reduces hide behind the last backward
   bool recomputing = true;  ///< blocks that a profile counts as recomputed (is_checkpointed())
+  bool products = false;    ///< of a narrow type
 };
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
 

@@ -30,6 +30,26 @@ bool schedules_within(const PlanRequest& request) {
   }
 }
 
+/// What trainers call schedules, by our names; pipelines side by side are 1F1B there.
+std::string our_names(std::string_view schedules) {
+  using namespace std::string_view_literals;
+  constexpr std::array kTheirs{std::pair{"1f1b"sv, "hybrid"sv},
+                               std::pair{"1F1B"sv, "hybrid"sv},
+                               std::pair{"Interleaved1F1B"sv, "interleaved"sv},
+                               std::pair{"LoopedBFS"sv, "looped-bfs"sv},
+                               std::pair{"ZBVZeroBubble"sv, "zb-v"sv},
+                               std::pair{"DualPipeV"sv, "dualpipe-v"sv}};
+  std::string ours;
+  for (std::size_t comma = 0; comma != schedules.npos; schedules.remove_prefix(comma + 1)) {
+    comma = schedules.find(',');
+    const std::string_view name = schedules.substr(0, comma);
+    const auto known = std::ranges::find(kTheirs, name, &std::pair<std::string_view, std::string_view>::first);
+    ours.append(ours.empty() ? "" : ",").append(known == kTheirs.end() ? name : known->second);
+    if (comma == schedules.npos) break;
+  }
+  return ours;
+}
+
 template <const std::string_view& kList>
 void take_schedules(PlanRequest& request, DType) {
   if (request.schedule == PlanRequest{}.schedule) request.schedule = kList;
@@ -60,7 +80,8 @@ constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
                              [](PlanRequest&, DType) {}};
 
 constexpr std::array kMegatron{
-    TrainerRule{"--schedule", kMegatronSchedules, "it has 1F1B, pipelines side by side, and interleaved 1F1B",
+    TrainerRule{"--schedule", kMegatronSchedules,
+                "it has 1F1B, which is hybrid where pipelines stand side by side, and interleaved 1F1B",
                 schedules_within<kMegatronSchedules>, take_schedules<kMegatronSchedules>},
     TrainerRule{"--window", "win", "its 1F1B keeps no more micro-batches in flight than stages follow",
                 [](const PlanRequest& r) { return !r.window || r.window == WindowRule::win; },
@@ -128,6 +149,7 @@ void check_model(Trainer trainer, const Profile& profile) {
 }
 
 PlanRequest for_trainer(Trainer trainer, PlanRequest request, DType profiled) {
+  request.schedule = our_names(request.schedule);
   for (const TrainerRule& rule : rules_of(trainer)) {
     if (!rule.admits(request)) {
       throw Error(ErrorKind::usage, std::string(rule.option) + ": --for " + std::string(name_of(trainer)) +

@@ -19,7 +19,8 @@ namespace pp {
 template <>
 struct EnumNames<plan::Trainer> {
   static constexpr std::array table{std::pair{plan::Trainer::megatron, "megatron"sv},
-                                    std::pair{plan::Trainer::torchtitan, "torchtitan"sv}};
+                                    std::pair{plan::Trainer::torchtitan, "torchtitan"sv},
+                                    std::pair{plan::Trainer::megatron, "nemo"sv}};  // Megatron-Core, too
 };
 }  // namespace pp
 
@@ -49,8 +50,9 @@ std::span<const TrainerRule> rules_of(Trainer trainer);
 void check_model(Trainer trainer, const Profile& profile);
 
 /// The request within what the trainer can run of a profile of this type, and named after it
-/// (PlanRequest::trainer). Throws pp::Error (usage) where it asks for something else: the option, what the
-/// trainer takes, and why.
+/// (PlanRequest::trainer). Schedules may have the trainers' names: `1f1b` is `hybrid`, since their replicas are
+/// whole pipelines side by side. Throws pp::Error (usage) where it asks for something else: the option, what
+/// the trainer takes, and why.
 PlanRequest for_trainer(Trainer trainer, PlanRequest request, DType profiled);
 
 }  // namespace pp::plan

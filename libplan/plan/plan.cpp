@@ -53,7 +53,7 @@ std::string stages_text(const Plan& plan) {
   return join(counts, '|');
 }
 
-int gpu_count(const Plan& plan) { return static_cast<int>(plan.devices.size()) * plan.tensor_degree; }
+int gpu_count(const Plan& plan) { return static_cast<int>(plan.devices.size()) * group_size(plan); }
 
 const Device& device_of(const Plan& plan, WorkerId worker) {
   return *std::ranges::find(plan.devices, plan.workers[index(worker)].device, &Device::id);

@@ -84,6 +84,7 @@ struct Training {
   Precision precision = Precision::plain;
   Shard shard = Shard::none;
   std::vector<KernelChoice> kernels = {};  ///< effective() ones of the profile; others are the usual ones
+  std::optional<NarrowType> products = std::nullopt;  ///< the profile's
   bool operator==(const Training&) const = default;
 };
 
@@ -178,7 +179,7 @@ struct Alternative {
   std::string why_not;
   std::optional<Seconds> expected_step = std::nullopt;  ///< as Prediction's
   int cores_per_device = 0;                             ///< where several Plan::machines competed; else 0
-  int tensor_degree = 0;                                ///< the same
+  int tensor_degree = 0, context_degree = 0;            ///< the same
   bool operator==(const Alternative&) const = default;
 };
 
@@ -218,10 +219,10 @@ struct Machine {
   int devices = 1;
   int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
-  std::optional<Seconds> step;  ///< of its best plan; nothing: none fits
-  std::string plan;             ///< that plan in a line
-  std::string verdict;          ///< a sentence; empty: of the machine of the plan
-  int tensor_degree = 1;        ///< of each device
+  std::optional<Seconds> step;                ///< of its best plan; nothing: none fits
+  std::string plan;                           ///< that plan in a line
+  std::string verdict;                        ///< a sentence; empty: of the machine of the plan
+  int tensor_degree = 1, context_degree = 1;  ///< of each device
   bool operator==(const Machine&) const = default;
 };
 
@@ -244,6 +245,7 @@ struct Plan {
   std::vector<Machine> machines;  ///< the chosen one first; empty: there was one
   /// GPUs of each of `devices`, which share every layer by splitting its tensors; bytes are of one of them.
   int tensor_degree = 1;
+  int context_degree = 1;  ///< groups of so many GPUs that each have a part of the positions (ContextGroup)
   std::optional<double> peak_flops_per_s = std::nullopt;  ///< ProfiledDevice's, of the type trained in
   bool operator==(const Plan&) const = default;
 };
@@ -258,7 +260,9 @@ std::string replicas_text(const Plan& plan);
 /// Layers per stage: `7|5`.
 std::string stages_text(const Plan& plan);
 
-/// Devices times Plan::tensor_degree: what the cluster has, whether the plan uses it or not.
+/// GPUs of each device.
+inline int group_size(const Plan& plan) { return plan.tensor_degree * plan.context_degree; }
+/// Devices times group_size(): what the cluster has, whether the plan uses it or not.
 int gpu_count(const Plan& plan);
 
 /// Where the worker runs.

@@ -37,6 +37,7 @@ Training read_training(ObjectReader& reader) {
   training.mini_batch = small_integer(reader, "mini_batch", 1);
   training.micro_batches = small_integer(reader, "micro_batches", 1);
   training.dtype = weight_type_from_json(reader);
+  training.products = products_from_json(reader, training.dtype);
   training.memory_format = memory_format_from_json(reader);
   training.autocast = autocast_from_json(reader, training.dtype);
   training.optimizer = reader.enumerator<OptimizerName>("optimizer");
@@ -59,6 +60,7 @@ Json to_json(const Training& training) {
             {"replica_routing", kReplicaRouting}};
   if (training.precision != Precision::plain) json["precision"] = name_of(training.precision);
   if (training.shard != Shard::none) json["shard"] = name_of(training.shard);
+  add_products(json, training.products);
   add_memory_format(json, training.memory_format);
   add_autocast(json, training.autocast);
   add_kernels(json, training.kernels);
@@ -169,6 +171,7 @@ Alternative read_alternative(ObjectReader& reader) {
   if (reader.has("cores_per_device"))
     alternative.cores_per_device = small_integer(reader, "cores_per_device", 1);
   if (reader.has("tensor_degree")) alternative.tensor_degree = small_integer(reader, "tensor_degree", 1);
+  if (reader.has("context_degree")) alternative.context_degree = small_integer(reader, "context_degree", 1);
   return alternative;
 }
 
@@ -180,6 +183,7 @@ Json to_json(const Alternative& alternative) {
   if (alternative.expected_step) json["expected_step_s"] = alternative.expected_step->count();
   if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
   if (alternative.tensor_degree > 0) json["tensor_degree"] = alternative.tensor_degree;
+  if (alternative.context_degree > 0) json["context_degree"] = alternative.context_degree;
   return json;
 }
 
@@ -188,6 +192,7 @@ Machine read_machine(ObjectReader& reader) {
   machine.devices = small_integer(reader, "devices", 1);
   machine.cores_per_device = small_integer(reader, "cores_per_device");
   if (reader.has("tensor_degree")) machine.tensor_degree = small_integer(reader, "tensor_degree", 1);
+  if (reader.has("context_degree")) machine.context_degree = small_integer(reader, "context_degree", 1);
   machine.profile_hash = reader.text("profile_hash");
   if (reader.has("step_s")) machine.step = seconds(reader, "step_s");
   if (reader.has("plan")) machine.plan = reader.text("plan");
@@ -200,6 +205,7 @@ Json to_json(const Machine& machine) {
             {"cores_per_device", machine.cores_per_device},
             {"profile_hash", machine.profile_hash}};
   if (machine.tensor_degree > 1) json["tensor_degree"] = machine.tensor_degree;
+  if (machine.context_degree > 1) json["context_degree"] = machine.context_degree;
   if (machine.step) json["step_s"] = machine.step->count();
   if (!machine.plan.empty()) json["plan"] = machine.plan;
   if (!machine.verdict.empty()) json["verdict"] = machine.verdict;
@@ -243,6 +249,7 @@ Plan read_plan(ObjectReader& reader) {
   if (reader.has("machines"))
     reader.objects("machines", [&](ObjectReader& m) { plan.machines.push_back(read_machine(m)); });
   if (reader.has("tensor_degree")) plan.tensor_degree = small_integer(reader, "tensor_degree", 1);
+  if (reader.has("context_degree")) plan.context_degree = small_integer(reader, "context_degree", 1);
   if (reader.has("peak_flops_per_s"))
     plan.peak_flops_per_s = reader.number("peak_flops_per_s", {.min = 1e6, .max = 1e18});
   if (reader.has("throughput")) reader.raw("throughput");  // follows from the rest; printed for programs
@@ -276,6 +283,7 @@ Json to_json(const Plan& plan) {
   if (plan.calibration) json["calibration"] = to_json(*plan.calibration);
   if (!plan.machines.empty()) json["machines"] = array_json(plan.machines);
   if (plan.tensor_degree > 1) json["tensor_degree"] = plan.tensor_degree;
+  if (plan.context_degree > 1) json["context_degree"] = plan.context_degree;
   if (plan.peak_flops_per_s) json["peak_flops_per_s"] = *plan.peak_flops_per_s;
   return json;
 }

@@ -324,7 +324,7 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
   set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
                                           .state_ratio = context.optimizer.state_ratio,
                                           .gradient_ratio = context.optimizer.gradient_ratio,
-                                          .sharers = sharers,
+                                          .sharers = context.optimizer.state_sharers(sharers),
                                           .runs_again = reruns_layers || has_recompute(assignment, stage)}));
   if (reruns_layers) {
     const std::vector<RecomputeUnit> units = recompute_units(
@@ -335,8 +335,7 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
   const std::int64_t trained = contents.parameters - contents.frozen;
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
-  costs.update = Seconds(context.optimizer.update_fixed +
-                         static_cast<double>(trained) * context.optimizer.update_per_byte / sharers);
+  costs.update = Seconds(context.optimizer.update(static_cast<double>(trained), sharers));
   const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
   costs.update *=
       new_version ? context.optimizer.new_version : 1 + share.beside * (context.optimizer.beside - 1);
@@ -351,7 +350,8 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
       costs.update += server_wait(context, assignment, costs, devices, trained);
     return costs;
   }
-  const Reduction reduction{static_cast<double>(costs.gradients.value), static_cast<double>(trained), sharded};
+  const Reduction reduction = context.optimizer.reduction(static_cast<double>(costs.gradients.value),
+                                                          static_cast<double>(trained), sharded);
   costs.all_reduce = all_reduce_time(context.cluster, devices, reduction);
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);

@@ -35,8 +35,13 @@ std::string slower_text(Seconds step, Seconds best) {
 /// `2 devices of 1 core`, `4 groups of 2 GPUs`
 std::string text_of(const MachinePlans& machine) {
   const std::string one = machine.cores_per_device == 0 ? "GPU" : "device";
-  if (machine.tensor_degree > 1)
-    return counted(machine.devices, "group") + " of " + counted(machine.tensor_degree, one);
+  const int context = machine.context_degree;
+  if (const int group = machine.tensor_degree * context; group > 1) {
+    return counted(machine.devices, "group") + " of " + counted(group, one) +
+           (context > 1 ? " (tensor " + std::to_string(machine.tensor_degree) + ", context " +
+                              std::to_string(context) + ")"
+                        : "");
+  }
   if (machine.cores_per_device == 0) return counted(machine.devices, one);
   return counted(machine.devices, "device") + " of " + counted(machine.cores_per_device, "core");
 }
@@ -56,7 +61,8 @@ Machine entry(const MachinePlans& best, const MachinePlans& machine) {
                 .step = {},
                 .plan = {},
                 .verdict = {},
-                .tensor_degree = machine.tensor_degree};
+                .tensor_degree = machine.tensor_degree,
+                .context_degree = machine.context_degree};
   if (const RankedPlans* plans = plans_of(machine)) {
     entry.step = plans->best.predicted.step;
     entry.plan = plan_summary(plans->best);
@@ -85,8 +91,9 @@ Alternative alternative(const Plan& other) {
 /// Says which machine the alternative is of.
 void place(Alternative& alternative, const MachinePlans& machine) {
   alternative.cores_per_device = machine.cores_per_device;
-  if (machine.cores_per_device == 0 || machine.tensor_degree > 1)
-    alternative.tensor_degree = machine.tensor_degree;
+  if (machine.cores_per_device != 0 && machine.tensor_degree * machine.context_degree == 1) return;
+  alternative.tensor_degree = machine.tensor_degree;
+  if (machine.context_degree > 1) alternative.context_degree = machine.context_degree;
 }
 
 std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans> machines) {

@@ -1,4 +1,4 @@
-// The same cores as devices of several sizes, or the same GPUs in tensor groups of several degrees, each with
+// The same cores as devices of several sizes, or the same GPUs in groups of several degrees, each with
 // its profile: on which of these machines the best plan is. Finds layers of the same code whose measured times
 // differ, because the machine was busy with something else.
 #pragma once
@@ -20,7 +20,7 @@ struct MachinePlans {
   int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
   std::variant<RankedPlans, Infeasible> found;
-  int tensor_degree = 1;
+  int tensor_degree = 1, context_degree = 1;
 };
 
 /// The plans of the machine whose best step is the least; of equals the first. Of several it says so in

@@ -206,7 +206,7 @@ std::vector<SweepRow> sweep(const Profile& profile, const SweepSpec& spec) {
   std::vector<SweepRow> rows(cells.size());
   for_each_index(cells.size(), spec.threads, [&](std::size_t i) {
     const Cell& cell = cells[i];
-    rows[i] = {static_cast<int>(cell.cluster->devices.size()) * profile.tensor_degree,
+    rows[i] = {static_cast<int>(cell.cluster->devices.size()) * group_size(profile),
                cell.schedule,
                cell.micro_batches,
                best_of(profile, cell, spec),

@@ -134,7 +134,7 @@ std::optional<DataParallelism> data_parallelism(const Plan& plan, const Profile&
     if (!has_time(request, cluster)) return std::nullopt;
     if (const auto* none = std::get_if<Infeasible>(&found)) {
       if (none->short_by <= Bytes(0)) return std::nullopt;
-      return DataParallelism{.why_not = none->reason};
+      return DataParallelism{.step = {}, .why_not = none->reason};
     }
     const Plan& best = std::get<Plan>(found);
     return DataParallelism{best.predicted.step, step_parts(best).links, ""};
@@ -156,7 +156,10 @@ std::string plan_summary(const Plan& plan) {
 std::string plan_summary(const Alternative& other) {
   const std::string text =
       summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
-  if (other.tensor_degree > 0) return text + " of tensor degree " + std::to_string(other.tensor_degree);
+  if (other.tensor_degree > 0) {
+    return text + " of tensor degree " + std::to_string(other.tensor_degree) +
+           (other.context_degree > 1 ? ", context degree " + std::to_string(other.context_degree) : "");
+  }
   if (other.cores_per_device == 0) return text;
   return text + " on devices of " + counted(other.cores_per_device, "core");
 }
@@ -190,13 +193,19 @@ std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Clus
                             const PlanRequest& request, MemoryLimits memory) {
   constexpr double kMoreMemory = 1.1;
   Changes changes(profile);
-  const std::string unit = plan.tensor_degree > 1 ? "tensor group" : "device";
+  const std::string unit =
+      group_size(plan) > 1 ? (plan.context_degree > 1 ? "group" : "tensor group") : "device";
   const Cluster grown = with_one_more(cluster);
   const auto added = std::ssize(grown.devices) - std::ssize(cluster.devices);
   changes.add("one more " + (added > 1 ? "node of " + counted(added, unit) : unit) + " (" +
                   std::to_string(grown.devices.size()) + " in all)",
               grown, request);
   changes.add("twice the bandwidth", with_bandwidth(cluster, 2), request);
+  if (!request.cuts.empty()) {
+    PlanRequest uncut = request;
+    uncut.cuts.clear();
+    changes.add("cuts left to the planner", cluster, uncut);
+  }
   if (memory == MemoryLimits::yes) {
     PlanRequest larger = request;
     if (larger.memory_limit) larger.memory_limit = scaled(*larger.memory_limit, kMoreMemory);
@@ -227,7 +236,8 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
   try {
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
     Alternative alone = other;
-    alone.cores_per_device = alone.tensor_degree = 0;  // of this machine, or its step differs
+    alone.cores_per_device = alone.tensor_degree = alone.context_degree =
+        0;  // of this machine, or its step differs
     const bool same = plan && plan_summary(*plan) == plan_summary(alone) &&
                       std::abs(plan->predicted.step / other.step - 1) < kRounding;
     return same ? plan : std::nullopt;

@@ -13,6 +13,7 @@
 #include "libplan/simulate/event_loop.h"
 #include "libplan/simulate/lower_bound.h"
 #include "libplan/simulate/memory_walk.h"
+#include "libplan/simulate/op_costs.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -235,6 +236,16 @@ Seconds steady_period(const SimulationInput& input) {
       longest = std::max(longest, end[at(last + third)] - end[at(last)]);
   }
   return Seconds(longest / third);
+}
+
+SimulationInput at_speeds(SimulationInput input, std::span<const double> speeds) {
+  const ProgramIndex index = index_simulation(input);
+  const OpCosts costs(index, input);
+  std::vector<double> times;
+  for (std::size_t id = 0; id < index.ops.size(); ++id)
+    times.push_back(costs.own_time(static_cast<int>(id)) / speeds[at(index.worker_of[id])]);
+  input.own_times = std::move(times);
+  return input;
 }
 
 ProgramIndex index_simulation(const SimulationInput& input) {

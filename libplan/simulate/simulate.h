@@ -178,6 +178,9 @@ enum class Events { sorted, unsorted };
 /// programs cannot finish.
 SimulationResult simulate(const SimulationInput& input, Events events = Events::sorted);
 
+/// Every operation of worker w takes 1 / speeds[w] times as long; messages and all-reduces take what they did.
+SimulationInput at_speeds(SimulationInput input, std::span<const double> speeds);
+
 /// `copies` steps one after the other: copy i runs micro-batches m + i * micro_batches. Synchronous programs
 /// only.
 SimulationInput chained(const SimulationInput& input, int copies);

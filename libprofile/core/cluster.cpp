@@ -226,13 +226,13 @@ Cluster with_buckets(Cluster cluster, Bytes bucket) {
   return cluster;
 }
 
-Cluster with_tensor_groups(const Cluster& cluster, int degree) {
+Cluster with_groups(const Cluster& cluster, int degree) {
   if (degree == 1) return cluster;
   const int count = static_cast<int>(cluster.devices.size());
   const int size = cluster.levels.empty() ? count : std::min(count, cluster.levels.front().devices);
   const bool whole = degree > size && degree % size == 0;  // groups of the innermost level
   if ((size % degree != 0 && !whole) || count % degree != 0) {
-    refuse_scale("tensor groups of " + std::to_string(degree) + " do not divide the " +
+    refuse_scale("groups of " + std::to_string(degree) + " do not divide the " +
                  std::to_string(whole ? count : size) + " devices that " +
                  (whole ? "the cluster has" : "the innermost level joins") +
                  "; profile with a degree that divides them");

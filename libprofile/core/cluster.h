@@ -151,7 +151,7 @@ Cluster with_buckets(Cluster cluster, Bytes bucket);
 /// side, each part over the links of its own member; where several members sit behind one network card they
 /// share its bandwidth. Measured all-reduces are left out: they are of another number of devices. Throws
 /// pp::Error (usage) where the innermost groups neither divide into such neighbours nor make them up.
-Cluster with_tensor_groups(const Cluster& cluster, int degree);
+Cluster with_groups(const Cluster& cluster, int degree);
 
 /// `cuda:0`, or `a/cuda:0` where the devices stand on several nodes.
 std::string device_name(std::span<const Device> devices, const Device& device);

@@ -50,6 +50,9 @@ TimeStat time_stat_from_json(ObjectReader& reader);
 
 /// `dtype`: a type that weights can have, which integers cannot.
 DType weight_type_from_json(ObjectReader& reader);
+/// Key `products` of an object whose `dtype` was read. Throws pp::Error (data) beside another than bfloat16.
+std::optional<NarrowType> products_from_json(ObjectReader& reader, DType dtype);
+void add_products(Json& json, std::optional<NarrowType> products);
 /// `memory_format`: contiguous where it is not written.
 MemoryFormat memory_format_from_json(ObjectReader& reader);
 void add_memory_format(Json& json, MemoryFormat format);
@@ -186,18 +189,28 @@ struct ProfiledDevice {
   bool operator==(const ProfiledDevice&) const = default;
 };
 
+/// Devices that have a part of the positions of every sample each, and the same weights (Megatron-LM's context
+/// parallelism; Liu et al., Ring Attention, 2023).
+struct ContextGroup {
+  int degree = 1;
+  double sum_s_per_byte = 0;  ///< of gradients, for their sum over the members: what no backward hides
+  bool operator==(const ContextGroup&) const = default;
+};
+
 struct Profile {
   Context context;
   ModelGraph model;
   std::string model_hash;
   ProfiledDevice device;
   DType dtype = DType::float32;
+  std::optional<NarrowType> products = std::nullopt;  ///< of blocks, where theirs is a narrower type
   MemoryFormat memory_format = MemoryFormat::contiguous;
   std::optional<Autocast> autocast = std::nullopt;  ///< forwards ran under it; weights are float32 then
   ProfileMode mode = ProfileMode::in_place;
   /// Devices that share every layer by splitting its tensors (Shoeybi et al., Megatron-LM, 2019, sec. 3). Times
   /// are of the group, its communication included; bytes, parameters and FLOPs those of one member.
   int tensor_degree = 1;
+  ContextGroup context_parallel = {};                 ///< such groups, told likewise
   std::optional<TrainerSpec> trainer = std::nullopt;  ///< whose steps are estimated
   std::vector<std::int64_t> micro_batch_sizes;        ///< ascending
   std::vector<LayerProfile> layers;                   ///< one per layer of the model, same order
@@ -211,6 +224,11 @@ struct Profile {
   std::vector<std::string> estimated;
   bool operator==(const Profile&) const = default;
 };
+
+/// Devices that compute every layer together.
+inline int group_size(const Profile& profile) {
+  return profile.tensor_degree * profile.context_parallel.degree;
+}
 
 /// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the
 /// cross-check. Nothing when the profile has no whole-model time at that size.

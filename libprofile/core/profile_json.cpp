@@ -215,6 +215,21 @@ void check_hash(Profile& profile, ObjectReader& reader) {
                                 "; the model was changed after profiling, profile it again");
 }
 
+void check_products(const Profile& profile, ObjectReader& reader) { products_from_json(reader, profile.dtype); }
+
+constexpr Object kContextGroup{
+    "context_group",
+    key<&ContextGroup::degree>("degree", {.min = 2}),
+    key<&ContextGroup::sum_s_per_byte>("sum_s_per_byte", {.max = 1}),
+};
+
+void check_context_group(const Profile& profile, ObjectReader& reader) {
+  if (profile.context_parallel.degree == 1) return;
+  look_at(reader, "context_parallel", [&](ObjectReader& member) {
+    member.integer("degree", {.min = 2, .max = std::numeric_limits<int>::max() / profile.tensor_degree});
+  });
+}
+
 void check_autocast(const Profile& profile, ObjectReader& reader) { autocast_from_json(reader, profile.dtype); }
 
 void check_sizes(const Profile& profile, ObjectReader& reader) {
@@ -261,11 +276,15 @@ constexpr Object kProfile{
     check<check_hash>(),
     key<&Profile::device>("device", kProfiledDevice),
     key<&Profile::dtype>("dtype", kWeightType),
+    optional<&Profile::products>("products"),
+    check<check_products>(),
     optional<&Profile::memory_format>("memory_format"),
     optional<&Profile::autocast>("autocast"),
     check<check_autocast>(),
     key<&Profile::mode>("mode"),
     optional<&Profile::tensor_degree>("tensor_degree", {.min = 1}),
+    optional<&Profile::context_parallel>("context_parallel", kContextGroup),
+    check<check_context_group>(),
     optional<&Profile::trainer>("trainer", kTrainer),
     key<&Profile::micro_batch_sizes>("micro_batch_sizes", kSizes),
     check<check_sizes>(),
@@ -305,6 +324,18 @@ DType weight_type_from_json(ObjectReader& reader) {
   DType dtype{};
   kWeightType.read({}, Json(reader.text("dtype")), append_pointer(reader.pointer(), "dtype"), &dtype);
   return dtype;
+}
+
+std::optional<NarrowType> products_from_json(ObjectReader& reader, DType dtype) {
+  if (!reader.has("products")) return std::nullopt;
+  if (dtype != DType::bfloat16)
+    reader.fail("products", "are of a narrow type beside bfloat16 alone, and dtype is " +
+                                std::string(name_of(dtype)) + "; write bfloat16, or leave it out");
+  return reader.enumerator<NarrowType>("products");
+}
+
+void add_products(Json& json, std::optional<NarrowType> products) {
+  if (products) json["products"] = name_of(*products);
 }
 
 MemoryFormat memory_format_from_json(ObjectReader& reader) {

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,42 @@ constexpr std::int64_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
 }
+
+/// Types of fewer bits than a half, with a scale for each tensor (float8), each 32 numbers (mxfloat8: MXFP8) or
+/// each 16 (float4: NVFP4). Products alone are in them, and what they keep of their inputs; the rest is
+/// bfloat16.
+enum class NarrowType { float8, mxfloat8, float4 };
+template <>
+struct EnumNames<NarrowType> {
+  static constexpr std::array table{std::pair{NarrowType::float8, "float8"sv},
+                                    std::pair{NarrowType::mxfloat8, "mxfloat8"sv},
+                                    std::pair{NarrowType::float4, "float4"sv}};
+};
+/// Bytes of a number, its share of a scale of one byte included.
+constexpr double bytes_per_number(NarrowType type) {
+  switch (type) {
+    case NarrowType::float8: return 1;
+    case NarrowType::mxfloat8: return 1 + 1.0 / 32;
+    case NarrowType::float4: return 0.5 + 1.0 / 16;
+  }
+  return 1;
+}
+
+/// What a run computes in: the type of weights and activations, and a narrower one of products if there is one.
+struct RunType {
+  DType dtype = DType::float32;
+  std::optional<NarrowType> products = std::nullopt;
+
+  RunType() = default;
+  RunType(DType type) : dtype(type) {}                                  // NOLINT: a type is a run's type
+  RunType(NarrowType type) : dtype(DType::bfloat16), products(type) {}  // NOLINT
+  bool operator==(const RunType&) const = default;
+};
+std::string_view name_of(const RunType& type);
+/// Floating types, then narrow ones: `float32`, .., `float4`.
+std::vector<std::string> run_type_names();
+/// Throws pp::Error of `kind`, which names `what` and the types.
+RunType parse_run_type(std::string_view name, std::string_view what, ErrorKind kind);
 
 /// How tensors of four dimensions, [n, c, h, w], lie in memory: `channels_last` as [n, h, w, c]. Values and
 /// shapes are the same, kernels and their rounding are not.

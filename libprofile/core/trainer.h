@@ -4,9 +4,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/json_reader.h"
+#include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
 
 namespace pp {
@@ -58,6 +60,16 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
+/// How products of a narrow type are made: all of a block with weights, in both directions. An input is cast
+/// once for all that read it, a gradient once for both products that read it; weights once an update, which
+/// costs next to nothing.
+struct Recipe {
+  NarrowType products = NarrowType::float8;
+  double cast_bytes = 0;     ///< moved for each number that is cast: read in bfloat16, written each way
+  double weight_copies = 1;  ///< held besides the weights themselves: each way that they are read in
+  bool operator==(const Recipe&) const = default;
+};
+
 /// Without figures: free launches, kernels as the op table counts them, sums that hide nothing.
 struct TrainerSpec {
   std::string name;
@@ -72,9 +84,11 @@ struct TrainerSpec {
   Traffic traffic;
   double hidden_gradients = 0;  ///< share of the last backward that hides the sum of gradients
   double hidden_tensor = 0;     ///< share of the exchanges within a tensor group that products hide
+  double hidden_context = 0;    ///< the same of the exchanges of keys and values that attention hides
   Bytes bucket;                 ///< gradients that are summed by one call; 0: all
   double logit_bytes = 0;       ///< held for each logit besides the float32 probability that the loss keeps
   Bytes process;                ///< buffers and workspaces of a process beside the device's context
+  std::vector<Recipe> recipes = {};  ///< each type once
   bool operator==(const TrainerSpec&) const = default;
 };
 

@@ -1,4 +1,5 @@
 // The keys of pp.trainer, as a document and inside profiles.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/json_fields.h"
@@ -16,6 +17,24 @@ constexpr Object kTraffic{
     key<&Traffic::attention>("attention", kFactor),
     key<&Traffic::loss>("loss", kFactor),
 };
+
+constexpr Object kRecipe{
+    "recipe",
+    key<&Recipe::products>("products"),
+    key<&Recipe::cast_bytes>("cast_bytes", {.max = 64}),
+    key<&Recipe::weight_copies>("weight_copies", {.max = 2}),
+};
+
+void check_recipes(const TrainerSpec& trainer, ObjectReader& reader) {
+  auto recipe = trainer.recipes.begin();
+  look_at_each(reader, "recipes", [&](ObjectReader& member) {
+    const auto earlier =
+        std::ranges::find(trainer.recipes.begin(), recipe, recipe->products, &Recipe::products);
+    if (earlier != recipe)
+      member.fail("products", std::string(name_of(recipe->products)) + " is there twice; keep one");
+    ++recipe;
+  });
+}
 
 void check_launches(TrainerSpec& trainer, ObjectReader& reader) {
   if (!reader.has("backward_launch_s")) trainer.backward_launch = trainer.launch;
@@ -35,9 +54,12 @@ constexpr Object kTrainer{
     defaulted<&TrainerSpec::traffic>("traffic", kTraffic),
     defaulted<&TrainerSpec::hidden_gradients>("hidden_gradients", kShare),
     defaulted<&TrainerSpec::hidden_tensor>("hidden_tensor", kShare),
+    optional<&TrainerSpec::hidden_context>("hidden_context", kShare),
     defaulted<&TrainerSpec::bucket>("bucket_bytes"),
     defaulted<&TrainerSpec::logit_bytes>("logit_bytes", {.max = 64}),
     defaulted<&TrainerSpec::process>("process_bytes"),
+    optional<&TrainerSpec::recipes>("recipes", kRecipe),
+    check<check_recipes>(),
     check<check_launches>(),
 };
 

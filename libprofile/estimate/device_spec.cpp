@@ -6,7 +6,7 @@
 
 namespace pp::profile {
 
-const TypeRates& rates_of(const DeviceSpec& device, DType dtype) {
+const TypeRates& rates_of(const DeviceSpec& device, const RunType& dtype) {
   const auto found = std::ranges::find(device.types, dtype, &TypeRates::dtype);
   if (found != device.types.end()) return *found;
   std::string known;

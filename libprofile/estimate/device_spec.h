@@ -18,7 +18,7 @@ namespace pp::profile {
 
 /// Rates for one floating type.
 struct TypeRates {
-  DType dtype = DType::float32;
+  RunType dtype;
   double product_flops_per_s = 0;  ///< peak of products of matrices
   double vector_flops_per_s = 0;   ///< of everything else
   double efficiency = 1;           ///< the share of the peak that large products reach
@@ -48,7 +48,7 @@ struct DeviceSpec {
 };
 
 /// Throws pp::Error (usage), which names the types there are.
-const TypeRates& rates_of(const DeviceSpec& device, DType dtype);
+const TypeRates& rates_of(const DeviceSpec& device, const RunType& dtype);
 
 enum class WorkKind { product, attention, elements, loss };
 
@@ -61,6 +61,7 @@ struct Work {
   int kernels = 0;
   int product_calls = 0;  ///< how many products `products` is the sum of; 0 counts as one
   bool aligned = true;    ///< all matrices have rows of multiples of 16 bytes
+  bool narrow = false;    ///< products are of the run's narrow type
 };
 
 /// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first bytes of every

@@ -12,9 +12,24 @@ constexpr NumberRange kReached{.min = 0.01, .max = 1};
 constexpr NumberRange kFlops{.min = 1e6, .max = 1e18};  // outside it is another unit
 constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
+/// Of weights, or a narrower one of products.
+constexpr ValueType kRunType{
+    .read =
+        [](const Field& field, const Json& json, const std::string& pointer, void* to) {
+          auto& type = *static_cast<RunType*>(to);
+          const auto narrow = json.is_string() ? find_enum<NarrowType>(json.get<std::string>()) : std::nullopt;
+          if (narrow)
+            type = *narrow;
+          else
+            kWeightType.read(field, json, pointer, &type.dtype);
+        },
+    .write = [](const Field&, const void* from) -> Json { return name_of(*static_cast<const RunType*>(from)); },
+    .schema = [](const Field&) { return detail::names_schema(run_type_names()); },
+    .expected = detail::value_expected<DType>};
+
 constexpr Object kRates{
     "device_type",
-    key<&TypeRates::dtype>("dtype", kWeightType),
+    key<&TypeRates::dtype>("dtype", kRunType),
     key<&TypeRates::product_flops_per_s>("product_flops_per_s", kFlops),
     key<&TypeRates::vector_flops_per_s>("vector_flops_per_s", kFlops),
     key<&TypeRates::efficiency>("efficiency", kReached),

@@ -38,8 +38,14 @@ class Estimate {
       : model_(resolve(model)),
         device_(device),
         options_(options),
-        splits_(split_operations(model_, options.tensor_degree)),
-        rates_{device, rates_of(device, options.dtype), options.trainer, link(), options.tensor_degree} {}
+        splits_(split_operations(model_, options.tensor_degree, options.context_degree)),
+        rates_{device,
+               rates_of(device, options.dtype.dtype),
+               rates_of(device, options.dtype),
+               options.trainer,
+               link(options.tensor_degree),
+               options.tensor_degree,
+               options.context_link.value_or(link(options.context_degree))} {}
 
   Profile run() {
     Profile profile;
@@ -56,10 +62,17 @@ class Estimate {
       profile.trainer->process += device_.context;
     }
     profile.device.cores_per_device = device_.kind == DeviceKind::cpu ? 1 : 0;
-    profile.device.peak_flops_per_s = rates_.rates.product_flops_per_s;
-    profile.dtype = options_.dtype;
+    profile.device.peak_flops_per_s = rates_.narrow.product_flops_per_s;
+    profile.dtype = options_.dtype.dtype;
+    profile.products = options_.dtype.products;
     profile.mode = ProfileMode::estimated;
     profile.tensor_degree = options_.tensor_degree;
+    if (options_.context_degree > 1) {
+      const double ring = 2.0 * (options_.context_degree - 1) / options_.context_degree;
+      profile.context_parallel = {
+          .degree = options_.context_degree,
+          .sum_s_per_byte = (1 - options_.trainer.hidden_gradients) * ring * occupancy(1, rates_.context_link)};
+    }
     std::size_t operation = 0;
     for (int l = 0; l < model_.layer_count(); ++l) {
       profile.layers.push_back(layer(l, operation));
@@ -78,13 +91,12 @@ class Estimate {
   }
 
  private:
-  Link link() const {
-    if (options_.tensor_degree == 1) return {};
+  Link link(int degree) const {
+    if (degree == 1) return {};
     if (options_.tensor_link) return *options_.tensor_link;
     if (device_.tensor_link) return *device_.tensor_link;
-    throw Error(ErrorKind::usage, "device " + device_.name + " does not say how the " +
-                                      std::to_string(options_.tensor_degree) +
-                                      " devices of a tensor group are linked; give --tensor-link, such as "
+    throw Error(ErrorKind::usage, "device " + device_.name + " does not say how the " + std::to_string(degree) +
+                                      " devices of a group are linked; give --tensor-link, such as "
                                       "300GB/s, or add tensor_link to its file");
   }
 
@@ -93,7 +105,7 @@ class Estimate {
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
     LayerProfile layer;
     layer.name = model_.graph.layers[static_cast<std::size_t>(index)].name;
-    set_parameters(layer, model_, index, options_.dtype);
+    set_parameters(layer, model_, index, options_.dtype.dtype);
     divide_parameters(layer, index, operation);
     for (const ParameterSpec& buffer : resolved.buffers)
       layer.buffers += Bytes(element_count(buffer.shape) * size_of(buffer.dtype));
@@ -111,7 +123,7 @@ class Estimate {
       all += held[p];
       trained += resolved.trained[p] ? held[p] : 0;
     }
-    const double size = static_cast<double>(size_of(options_.dtype));
+    const double size = static_cast<double>(size_of(options_.dtype.dtype));
     layer.parameter_count = std::llround(all);
     layer.parameters = rounded(all * size);
     if (layer.trained) layer.trained = rounded(trained * size);
@@ -121,8 +133,10 @@ class Estimate {
     return layer_work(model_, splits_,
                       {.kind = device_.kind,
                        .dtype = options_.dtype,
+                       .recipe = recipe_of(options_.trainer, options_.dtype),
                        .micro_batch_size = size,
                        .tensor_degree = options_.tensor_degree,
+                       .context_degree = options_.context_degree,
                        .sequence_parallel = options_.sequence_parallel,
                        .attention = options_.trainer.attention,
                        .elements = options_.trainer.elements,
@@ -152,10 +166,13 @@ class Estimate {
   }
 
   void add_points(Profile& profile, std::int64_t size, const std::vector<LayerWork>& works) const {
+    const bool first = profile.micro_batch_sizes.empty();
     profile.micro_batch_sizes.push_back(size);
     const std::vector<LayerTime> times = layer_times(works, rates_);
-    for (std::size_t l = 0; l < profile.layers.size(); ++l)
+    for (std::size_t l = 0; l < profile.layers.size(); ++l) {
       profile.layers[l].points.push_back(point(works[l], times[l], size));
+      if (first) profile.layers[l].buffers += rounded(works[l].copies);
+    }
     if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
   }
 

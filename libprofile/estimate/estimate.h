@@ -30,9 +30,11 @@ struct EstimateOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< ascending
   /// Instead: 1, 2, 4, ... as long as every layer fits the device by itself.
   bool automatic_sizes = false;
-  DType dtype = DType::float32;
+  RunType dtype;
   /// Devices that share every layer (tensor_split.h).
   int tensor_degree = 1;
+  /// Such groups that each have a part of every sample's positions.
+  int context_degree = 1;
   /// Whether they divide norms, dropout and sums by positions.
   bool sequence_parallel = true;
   Checkpoint checkpoint = Checkpoint::none;
@@ -40,10 +42,12 @@ struct EstimateOptions {
   TrainerSpec trainer = {};
   /// Between the members; by default the device's `tensor_link`.
   std::optional<Link> tensor_link = std::nullopt;
+  /// Between members with the same weights and other positions; by default as `tensor_link`.
+  std::optional<Link> context_link = std::nullopt;
 };
 
 /// Throws pp::Error: (usage) for a type that the device has no rates for, sizes that do not rise, layers that
-/// the degree cannot divide, a group without a link or checkpoints of a model without blocks, (data) for a
+/// the degrees cannot divide, a group without a link or checkpoints of a model without blocks, (data) for a
 /// model with layers that have no arithmetic.
 Profile estimate_profile(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options);
 

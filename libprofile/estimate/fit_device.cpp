@@ -31,27 +31,27 @@ Seconds time_of(const StepWork& step, const Figures& figures) {
   return step_time(step, figures.device, figures.trainers.at(step.trainer));
 }
 
-using Place = std::function<double&(Figures&, DType)>;
+using Place = std::function<double&(Figures&, const RunType&)>;
 
 FitParameter figure(std::string name, double least, double most, Place place) {
   return {std::move(name), least, most,
-          [place](const Figures& figures, DType dtype) {
+          [place](const Figures& figures, const RunType& dtype) {
             Figures copy = figures;
             return place(copy, dtype);
           },
-          [place](Figures& figures, DType dtype, double value) { place(figures, dtype) = value; }};
+          [place](Figures& figures, const RunType& dtype, double value) { place(figures, dtype) = value; }};
 }
 
 FitParameter time(std::string name, std::function<Seconds&(Figures&)> place) {
   return {std::move(name), 1e-9, 1,
-          [place](const Figures& figures, DType) {
+          [place](const Figures& figures, const RunType&) {
             Figures copy = figures;
             return place(copy).count();
           },
-          [place](Figures& figures, DType, double value) { place(figures) = Seconds(value); }};
+          [place](Figures& figures, const RunType&, double value) { place(figures) = Seconds(value); }};
 }
 
-TypeRates& rates(Figures& figures, DType dtype) {
+TypeRates& rates(Figures& figures, const RunType& dtype) {
   return *std::ranges::find(figures.device.types, dtype, &TypeRates::dtype);
 }
 
@@ -61,7 +61,7 @@ Link& link(Figures& figures) {
 }
 
 /// A figure that may be missing, which is 0 then.
-double& attention_efficiency(Figures& figures, DType dtype) {
+double& attention_efficiency(Figures& figures, const RunType& dtype) {
   std::optional<double>& efficiency = rates(figures, dtype).attention_efficiency;
   return efficiency ? *efficiency : efficiency.emplace(0);
 }
@@ -73,7 +73,8 @@ void add_trainer(std::vector<FitParameter>& all, const std::string& name, std::s
       time(name + ".backward_launch_s", [=](Figures& f) -> Seconds& { return spec(f).backward_launch; }));
   all.push_back(time(name + ".update_s", [=](Figures& f) -> Seconds& { return spec(f).update; }));
   const auto add = [&](const char* key, double most, auto place) {
-    all.push_back(figure(name + key, 0.01, most, [=](Figures& f, DType) -> double& { return place(spec(f)); }));
+    all.push_back(
+        figure(name + key, 0.01, most, [=](Figures& f, const RunType&) -> double& { return place(spec(f)); }));
   };
   add(".traffic.elements", 100, [](TrainerSpec& s) -> double& { return s.traffic.elements; });
   add(".traffic.attention", 100, [](TrainerSpec& s) -> double& { return s.traffic.attention; });
@@ -209,14 +210,14 @@ class Problem {
   const Figures& start_;
   std::vector<const FitParameter*> parameters_;
   std::vector<const StepWork*> runs_;
-  DType dtype_;
+  RunType dtype_;
   std::map<std::string, int> of_source_;  ///< runs
 };
 
 using Runs = std::vector<const StepWork*>;
 using Parameters = std::vector<const FitParameter*>;
 
-Parameters chosen(const std::vector<FitParameter>& all, const Figures& start, DType dtype,
+Parameters chosen(const std::vector<FitParameter>& all, const Figures& start, const RunType& dtype,
                   const FitOptions& options) {
   Parameters result;
   std::string known;
@@ -239,7 +240,7 @@ Parameters chosen(const std::vector<FitParameter>& all, const Figures& start, DT
 
 /// The sources whose predictions depend on the parameter.
 std::vector<std::string> sources_of(const FitParameter& parameter, const Figures& start, const Runs& runs) {
-  const DType dtype = runs.front()->run.dtype;
+  const RunType dtype = runs.front()->run.dtype;
   const double value = parameter.get(start, dtype);
   std::vector<std::string> sources;
   for (const double factor : {0.5, 2.0}) {
@@ -273,7 +274,7 @@ FitError left_out(const Figures& start, const Parameters& parameters, const Runs
 }
 
 void check_one_type(const Runs& runs) {
-  const DType dtype = runs.front()->run.dtype;
+  const RunType dtype = runs.front()->run.dtype;
   for (const StepWork* step : runs) {
     if (step->run.dtype == dtype) continue;
     throw Error(ErrorKind::usage, "line " + std::to_string(step->run.line) + " is of " +
@@ -300,7 +301,7 @@ std::vector<SourceError> source_errors(const Figures& start, const Parameters& p
 std::vector<FitParameter> fit_parameters(std::span<const TrainerSpec> trainers) {
   const auto of_type = [](std::string name, double least, double most, double TypeRates::*field) {
     return figure("types." + std::move(name), least, most,
-                  [field](Figures& f, DType dtype) -> double& { return rates(f, dtype).*field; });
+                  [field](Figures& f, const RunType& dtype) -> double& { return rates(f, dtype).*field; });
   };
   std::vector<FitParameter> all{
       of_type("efficiency", 0.01, 1, &TypeRates::efficiency),
@@ -308,10 +309,10 @@ std::vector<FitParameter> fit_parameters(std::span<const TrainerSpec> trainers) 
       figure("types.attention_efficiency", 0.01, 1, attention_efficiency),
       of_type("unaligned_efficiency", 0.01, 1, &TypeRates::unaligned_efficiency),
       figure("memory_efficiency", 0.01, 1,
-             [](Figures& f, DType) -> double& { return f.device.memory_efficiency; }),
+             [](Figures& f, const RunType&) -> double& { return f.device.memory_efficiency; }),
       time("kernel_overhead_s", [](Figures& f) -> Seconds& { return f.device.kernel_overhead; }),
       figure("tensor_link.bandwidth_bytes_per_s", 1e6, 1e14,
-             [](Figures& f, DType) -> double& { return link(f).bandwidth.value; }),
+             [](Figures& f, const RunType&) -> double& { return link(f).bandwidth.value; }),
       time("tensor_link.latency_s", [](Figures& f) -> Seconds& { return link(f).latency; })};
   for (std::size_t t = 0; t < trainers.size(); ++t)
     if (!trainers[t].name.empty()) add_trainer(all, trainers[t].name, t);
@@ -330,7 +331,7 @@ DeviceFit fit_device(const Figures& start, std::span<const StepWork> runs, const
   Runs order;
   for (const StepWork& run : runs) order.push_back(&run);
   check_one_type(order);
-  const DType dtype = order.front()->run.dtype;
+  const RunType dtype = order.front()->run.dtype;
   rates_of(start.device, dtype);
   const std::vector<FitParameter> parameters = fit_parameters(start.trainers);
   DeviceFit fit;

@@ -23,8 +23,8 @@ struct FitParameter {
   std::string
       name;  ///< as in the document: `types.efficiency`, `tensor_link.latency_s`, `megatron.traffic.loss`
   double least = 0, most = 0;
-  std::function<double(const Figures&, DType)> get;
-  std::function<void(Figures&, DType, double)> set;
+  std::function<double(const Figures&, const RunType&)> get;
+  std::function<void(Figures&, const RunType&, double)> set;
 };
 
 /// All that can be fitted for runs of one type by these trainers, those of the device first.

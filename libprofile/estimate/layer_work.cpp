@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
@@ -50,20 +52,33 @@ class Accountant {
       : model_(model),
         splits_(splits),
         kind_(options.kind),
-        dtype_(options.dtype),
+        dtype_(options.dtype.dtype),
+        narrow_type_(options.dtype.products),
+        recipe_(options.recipe),
         attention_(options.attention),
         elements_(options.elements),
         recompute_attention_(options.recompute_attention),
         logit_bytes_(options.logit_bytes),
-        size_(static_cast<double>(options.micro_batch_size)),
+        size_(static_cast<double>(options.micro_batch_size) / options.context_degree),
+        others_(options.context_degree - 1),
         degree_(options.tensor_degree),
-        residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1) {}
+        residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1),
+        in_block_(at(model.layer_count()) + 1, false) {
+    if (!narrow_type_) return;
+    for (const Block& block : blocks_of(model.graph))
+      std::fill(in_block_.begin() + block.begin, in_block_.begin() + block.end, true);
+  }
 
   std::vector<LayerWork> run() {
     std::vector<LayerWork> works;
     for (int l = 0; l < model_.layer_count(); ++l)
       works.push_back(layer(model_.graph.layers[at(l)], model_.layers[at(l)], l));
     if (model_.graph.loss) works.push_back(loss());
+    if (narrow_type_ && std::ranges::none_of(works, [](const LayerWork& work) { return work.copies > 0; })) {
+      throw Error(ErrorKind::usage, "products in " + std::string(name_of(*narrow_type_)) +
+                                        " are those with weights in blocks, such as block3, and the model has "
+                                        "none; use --dtype bfloat16");
+    }
     return works;
   }
 
@@ -233,13 +248,16 @@ class Accountant {
     const bool again = recompute_attention_ && kind.attention && inside.flops > 0;
     // What is made again in the backward is all that one kernel would not hold.
     const OpInside held = again ? inside_of(what, kind, part, AttentionKernel::one_kernel) : inside;
-    const OperationSize size = size_of_operation(what, outputs, kind, inside, part, passes);
+    const bool narrow = is_narrow(what, outputs);
+    const OperationSize size = size_of_operation(what, outputs, kind, inside, part, passes, narrow);
+    if (narrow) work.copies += recipe_.weight_copies * bytes_per_number(*narrow_type_) * size.weights;
     append(work.forward, forward_work(size));
     if (again && passes) append(work.input_gradient, attention_work(size));
     append(work.input_gradient, input_gradient_work(size));
     append(work.weight_gradient, weight_gradient_work(size));
     add_reductions(what, outputs, work);
-    if (passes || what.trained > 0) add_saved(what, outputs, kind, held, layer_inputs, work);
+    if (others_ > 0 && kind.attention) add_gathers(what, passes, work);
+    if (passes || what.trained > 0) add_saved(what, outputs, kind, held, layer_inputs, size.narrow, work);
     work.workspace += inside_bytes(what, inside) - inside_bytes(what, held);
     work.workspace += element_inside(what) * inside.moved / 2 + size.in - bytes(what.inputs);
     // Within a graph autograd makes it.
@@ -276,7 +294,7 @@ class Accountant {
 
   /// Products by columns read the whole input, those by rows make a part of each sum of the whole output.
   OperationSize size_of_operation(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind,
-                                  const OpInside& inside, double part, bool passes) const {
+                                  const OpInside& inside, double part, bool passes, bool narrow) {
     const MemberPart member = what.split.part;
     const bool gathers = member == MemberPart::columns || member == MemberPart::attention;
     const bool sums = member == MemberPart::rows || member == MemberPart::attention;
@@ -299,7 +317,25 @@ class Accountant {
             .out = total(outputs, sums),
             .kept = kept(what, outputs, kind),
             .gradient = gradients(what.inputs),
-            .passes = passes};
+            .passes = passes,
+            .narrow = narrow ? bytes_per_number(*narrow_type_) / static_cast<double>(size_of(dtype_)) : 0,
+            .cast = narrow ? casts(what, outputs) : Casts{}};
+  }
+
+  /// Products with weights within blocks: not of the embedding, the head or attention itself.
+  bool is_narrow(const Operation& what, const std::vector<Tensor>& outputs) const {
+    if (what.row == nullptr || outputs.empty() || !in_block_[at(std::get<0>(outputs.front().maker))])
+      return false;
+    return what.row->tensor == TensorSplit::matrix || what.row->tensor == TensorSplit::attention;
+  }
+
+  /// Each input once for all products that read it, what a member has of it.
+  Casts casts(const Operation& what, const std::vector<Tensor>& outputs) {
+    Casts result;
+    const double per_byte = recipe_.cast_bytes / static_cast<double>(size_of(dtype_));
+    if (cast_.insert(what.inputs.front().maker).second) result.forward = per_byte * bytes(what.inputs.front());
+    result.backward = per_byte * bytes(outputs);
+    return result;
   }
 
   bool is_loss(const Operation& what) const {
@@ -345,6 +381,17 @@ class Accountant {
     }
   }
 
+  /// Keys and values of each other member; in the backward once more, with their gradients the other way.
+  void add_gathers(const Operation& what, bool passes, LayerWork& work) const {
+    double own = 2 * share_of(what) * whole_bytes(what.inputs.front());  // made of it by projections
+    if (what.inputs.size() > 2) own = bytes(what.inputs[1]) + bytes(what.inputs[2]);
+    work.forward_gathers.calls += others_;
+    work.forward_gathers.bytes += others_ * own;
+    if (!passes) return;
+    work.backward_gathers.calls += 2 * others_;
+    work.backward_gathers.bytes += 2 * others_ * own;
+  }
+
   double kept(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind) const {
     switch (kind.keeps) {
       case OpWork::Keeps::nothing: return 0;
@@ -373,7 +420,8 @@ class Accountant {
   }
 
   void add_saved(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind,
-                 const OpInside& inside, const std::vector<Tensor>& layer_inputs, LayerWork& work) {
+                 const OpInside& inside, const std::vector<Tensor>& layer_inputs, double narrow,
+                 LayerWork& work) {
     const auto keep = [&](const Tensor& tensor) {
       if (!kept_.insert(tensor.maker).second) return;
       work.saved += bytes(tensor);
@@ -386,6 +434,9 @@ class Accountant {
     if (composed == OpWork::Composed::gate) work.saved += bytes(outputs);
     if (composed == OpWork::Composed::norm) {
       work.saved += (1 + size_of(DType::float32) / static_cast<double>(size_of(dtype_))) * bytes(what.inputs);
+    } else if (kind.keeps == OpWork::Keeps::inputs && narrow > 0) {
+      const Tensor& input = what.inputs.front();
+      if (kept_narrow_.insert(input.maker).second) work.saved += narrow * bytes(input);
     } else if (kind.keeps == OpWork::Keeps::inputs) {
       std::ranges::for_each(what.inputs, keep);
     }
@@ -408,20 +459,34 @@ class Accountant {
   std::size_t operation_ = 0;  ///< the next of `splits_`
   DeviceKind kind_;
   DType dtype_;
+  std::optional<NarrowType> narrow_type_;
+  Recipe recipe_;
   AttentionKernel attention_;
   ElementKernels elements_;
   bool recompute_attention_;
   double logit_bytes_;
-  double size_;
+  double size_;                  ///< samples whose positions all members of a context group have together
+  int others_;                   ///< members of it
   double degree_;                ///< members
   double residual_;              ///< share of a member of what lies between blocks
   double largest_gradient_ = 0;  ///< bytes, of the weights of one operation of the layer
   std::set<Maker> reduced_;      ///< whose gradients are added up
   std::map<Maker, Tensor> tensors_;
   std::set<Maker> kept_;
+  std::vector<bool> in_block_;          ///< whose products are of the narrow type, where there is one
+  std::set<Maker> cast_, kept_narrow_;  ///< in the narrow type
 };
 
 }  // namespace
+
+Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype) {
+  if (!dtype.products) return {};
+  const auto found = std::ranges::find(trainer.recipes, *dtype.products, &Recipe::products);
+  if (found != trainer.recipes.end()) return *found;
+  throw Error(ErrorKind::usage, "trainer " + (trainer.name.empty() ? "(none)" : trainer.name) +
+                                    " has no recipe for " + std::string(name_of(dtype)) +
+                                    "; use --trainer nemo, --dtype bfloat16, or add recipes to its file");
+}
 
 std::vector<LayerWork> layer_work(const ResolvedModel& model, const std::vector<OperationSplit>& splits,
                                   const WorkOptions& options) {

@@ -19,10 +19,18 @@ struct Reductions {
   double bytes = 0;  ///< of the whole tensors
 };
 
+/// Keys and values that a member of a context group gets from the others, and gradients of its own (Liu et al.,
+/// Ring Attention, 2023, sec. 3).
+struct Gathers {
+  int calls = 0;
+  double bytes = 0;
+};
+
 /// Of one layer, or the loss, for one micro-batch: of one member of a tensor group.
 struct LayerWork {
   std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
   Reductions forward_reductions, backward_reductions;
+  Gathers forward_gathers, backward_gathers;
   double output = 0;  ///< bytes
   /// Bytes that a member sends on: a part each, gathered there (Narayanan et al., Efficient Large-Scale
   /// Language Model Training, 2021, sec. 4.1).
@@ -32,14 +40,18 @@ struct LayerWork {
   /// Bytes: gradients of inputs and outputs, the largest gradient of an operation's weights but where products
   /// add it to the mini-batch's, what is made inside.
   double workspace = 0;
+  double copies = 0;  ///< bytes of weights in the narrow type
 };
 
 struct WorkOptions {
   DeviceKind kind = DeviceKind::cuda;
-  DType dtype = DType::float32;
+  RunType dtype;
+  Recipe recipe = {};  ///< of a narrow type
   std::int64_t micro_batch_size = 1;
   /// Members of a tensor group. More than one divide layers as split_operations() says.
   int tensor_degree = 1;
+  /// Groups with a part of every sample's positions each.
+  int context_degree = 1;
   /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
   bool sequence_parallel = true;
   AttentionKernel attention = AttentionKernel::by_model;
@@ -48,6 +60,10 @@ struct WorkOptions {
   bool recompute_attention = false;
   double logit_bytes = 0;  ///< as TrainerSpec has them
 };
+
+/// The trainer's for products of the run's type; nothing where they are of no narrow one. Throws pp::Error
+/// (usage) where it has none.
+Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype);
 
 /// Of all layers, then of the loss, where the model has one. `splits` are those of the degree. Throws pp::Error
 /// (data) for an operation that has no arithmetic.

@@ -15,12 +15,13 @@ namespace pp::profile {
 
 namespace {
 
-constexpr std::array<std::string_view, 21> kColumns{"model",
+constexpr std::array<std::string_view, 22> kColumns{"model",
                                                     "micro_batch",
                                                     "micro_batches",
                                                     "stages",
                                                     "replicas",
                                                     "tensor",
+                                                    "context",
                                                     "chunks",
                                                     "sequence_parallel",
                                                     "recompute",
@@ -113,6 +114,7 @@ MeasuredRun run_of(const Row& row, int line) {
   run.stages = row.count("stages");
   run.replicas = row.count("replicas");
   run.tensor_degree = row.count("tensor");
+  run.context_degree = row.count("context");
   run.chunks = row.count("chunks");
   run.node = row.count("node", run.node);
   run.cards = row.count("cards");
@@ -124,8 +126,8 @@ MeasuredRun run_of(const Row& row, int line) {
   run.trainer = row.text("trainer");
   run.sequence_parallel = row.flag("sequence_parallel", true);
   run.recompute = row.flag("recompute", false);
-  run.dtype = parse_enum<DType>(row.text("dtype", "bfloat16"), "line " + std::to_string(line) + ": dtype",
-                                ErrorKind::data);
+  run.dtype = parse_run_type(row.text("dtype", "bfloat16"), "line " + std::to_string(line) + ": dtype",
+                             ErrorKind::data);
   run.precision = row.text("precision", run.precision);
   run.sharded = row.flag("sharded", false);
   run.step = Seconds(row.number("step_s", kMostSeconds));

@@ -22,7 +22,7 @@ struct MeasuredRun {
   int micro_batches = 1;   ///< of one replica
   int stages = 1;
   int replicas = 1;
-  int tensor_degree = 1;
+  int tensor_degree = 1, context_degree = 1;
   int chunks = 1;  ///< stages of a device, interleaved
   /// Nodes of so many devices, each with `cards` network cards; without a card all devices are of one node.
   int node = 8, cards = 1;
@@ -33,15 +33,15 @@ struct MeasuredRun {
   std::string precision = "plain";  ///< of weights, gradients and state, as --precision of pp-plan
   bool sharded = false;             ///< replicas share the optimizer's state
   std::string trainer = {};         ///< as --trainer takes it; empty: the usual one
-  DType dtype = DType::bfloat16;
+  RunType dtype = DType::bfloat16;
   Seconds step{};
   std::optional<Bytes> peak = std::nullopt;  ///< of the fullest device
   int line = 0;                              ///< of the file
   bool operator==(const MeasuredRun&) const = default;
 };
 
-/// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor, chunks,
-/// sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, card_bytes_per_s,
+/// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor, context,
+/// chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, card_bytes_per_s,
 /// card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran in any order; all but model, micro_batch,
 /// micro_batches and step_s may be missing. Empty lines, lines that begin with # and runs that ran out of
 /// memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.

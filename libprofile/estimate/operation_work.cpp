@@ -24,6 +24,7 @@ Work whole(const OperationSize& size, double flops, double bytes) {
   Work work{.kind = kind, .bytes = bytes, .kernels = size.work.kernels, .aligned = size.aligned};
   (is_product(size) ? work.products : work.vector) = flops;
   if (is_product(size) && flops > 0) work.product_calls = size.work.weight_products;
+  work.narrow = size.narrow > 0;
   return work;
 }
 
@@ -50,6 +51,18 @@ std::vector<Work> attention(const OperationSize& size, double times, double move
           {.kind = WorkKind::attention, .bytes = moved, .kernels = std::max(0, kernels - products)}};
 }
 
+void append(std::vector<Work>& all, const std::vector<Work>& some) {
+  all.insert(all.end(), some.begin(), some.end());
+}
+
+/// The share of a product's factors that it reads; casts in front of it read the rest.
+double factor(const OperationSize& size) { return size.narrow > 0 ? size.narrow : 1; }
+
+/// The casts in front of it, if there are any.
+void add_cast(std::vector<Work>& works, double bytes) {
+  if (bytes > 0) works.push_back({.kind = WorkKind::product, .bytes = bytes, .kernels = 1});
+}
+
 std::vector<Work> joined(Work first, std::vector<Work> rest) {
   rest.insert(rest.begin(), first);
   return rest;
@@ -64,30 +77,40 @@ std::vector<Work> attention_work(const OperationSize& size) {
 
 std::vector<Work> forward_work(const OperationSize& size) {
   const double weights = size.element * size.weights, moved = size.element * size.inside.moved;
-  if (is_attention(size)) return joined(projections(size, size.in + size.out + weights), attention_work(size));
+  const double factors = factor(size) * (size.in + weights);
+  std::vector<Work> works;
+  add_cast(works, size.cast.forward);
+  if (is_attention(size)) {
+    append(works, joined(projections(size, factors + size.out), attention_work(size)));
+    return works;
+  }
   // An embedding reads the rows it hands on.
-  const double read = is_product(size) ? weights : std::min(weights, size.out);
-  return {whole(size, size.flops, size.in + size.out + read + moved)};
+  const double read = is_product(size) ? factors : size.in + std::min(weights, size.out);
+  works.push_back(whole(size, size.flops, read + size.out + moved));
+  return works;
 }
 
 std::vector<Work> input_gradient_work(const OperationSize& size) {
   std::vector<Work> works;
   const double weights = size.element * size.weights, moved = size.element * size.inside.moved;
+  const double factors = factor(size) * (size.out + weights);
+  add_cast(works, size.cast.backward);
   if (size.passes && !size.work.passes_gradients && is_attention(size)) {
-    const Work first = projections(size, size.out + weights + size.gradient);
+    const Work first = projections(size, factors + size.gradient);
     const double times = size.inside.one_kernel ? kOneKernelBackward : 2;
-    works = joined(first, attention(size, times, 2 * moved, std::max(1, size.work.kernels - first.kernels)));
+    append(works,
+           joined(first, attention(size, times, 2 * moved, std::max(1, size.work.kernels - first.kernels))));
   } else if (size.passes && !size.work.passes_gradients) {
     // Both factors of a product without weights have gradients. What is not a product reads what it kept.
-    const double read = is_product(size) ? weights + 2 * moved : size.kept + moved;
+    const double read = is_product(size) ? factors + 2 * moved : size.out + size.kept + moved;
     const double flops =
         size.weights > 0 || !is_product(size) ? size.flops + size.inside.flops : 2 * size.flops;
-    works = {whole(size, flops, size.out + read + size.gradient)};
+    works.push_back(whole(size, flops, read + size.gradient));
   }
   if (!size.gradients_together || !size.passes) return works;
   OperationSize alone = size;
   alone.gradients_together = false;
-  for (const Work& work : weight_gradient_work(alone)) works.push_back(work);
+  append(works, weight_gradient_work(alone));
   return works;
 }
 
@@ -96,7 +119,7 @@ std::vector<Work> weight_gradient_work(const OperationSize& size) {
   const double share = size.trained / size.weights;
   const double added = kGradientPasses * size.element * size.trained;
   if (!is_product(size)) return {whole(size, 0, size.out + added)};
-  const double bytes = size.out + share * size.in + added;
+  const double bytes = factor(size) * (size.out + share * size.in) + added;
   OperationSize trained = size;
   if (is_attention(size)) trained.work.kernels = size.work.weight_products;
   return {whole(trained, share * weight_flops(size), bytes)};

@@ -9,6 +9,12 @@
 
 namespace pp::profile {
 
+/// Bytes that casts to a narrow type move.
+struct Casts {
+  double forward = 0;   ///< of the input; 0 where another product's cast serves it
+  double backward = 0;  ///< of the output's gradient, for both products of it
+};
+
 /// An operation of one member of a tensor group, for one micro-batch.
 struct OperationSize {
   OpWork work;      ///< what the op table says of it
@@ -24,6 +30,8 @@ struct OperationSize {
   double kept = 0;                  ///< bytes of them that backward reads
   double gradient = 0;              ///< bytes of the gradients of its inputs that are needed
   bool passes = false;              ///< some input has a gradient
+  double narrow = 0;  ///< bytes of a narrow product's factors per byte of `element`; 0: it is none
+  Casts cast = {};
 };
 
 std::vector<Work> forward_work(const OperationSize& size);

@@ -19,7 +19,7 @@ struct ParameterBytes {
   double weight, gradient, touched;
 };
 ParameterBytes bytes_of(const MeasuredRun& run, const TrainerSpec& trainer) {
-  const double size = static_cast<double>(size_of(run.dtype));
+  const double size = static_cast<double>(size_of(run.dtype.dtype));
   if (run.precision != "mixed" || size >= 4) return {size, size, 8 * size};
   const double gradient = trainer.gradients == GradientType::float32 ? 4 : size;
   return {size, gradient, gradient + 24 + size};
@@ -31,7 +31,8 @@ struct Ways {
   const MeasuredRun& run;
   Link inside;
 
-  int stage() const { return run.tensor_degree * run.replicas; }
+  int group() const { return run.tensor_degree * run.context_degree; }
+  int stage() const { return group() * run.replicas; }
   bool leaves_node(int devices) const { return run.card.bandwidth.value > 0 && devices > run.node; }
   /// What so many senders of a node take at once.
   double between(double bytes, int senders) const { return occupancy(bytes * senders / run.cards, run.card); }
@@ -43,29 +44,43 @@ struct Ways {
     if (!leaves_node(stage() * run.stages) || stage() * 2 <= run.node) return transfer_time(bytes, 1, inside);
     return run.card.latency.count() + between(bytes, senders);
   }
-  /// A ring of replicas for each member of a tensor group, all over the node's cards.
+  /// What so many neighbours of a node have between them.
+  Link among(int devices) const {
+    if (!leaves_node(devices)) return inside;
+    return {.bandwidth = run.cards * run.card.bandwidth, .latency = run.card.latency};
+  }
+  /// The members of a context group all have their cards at once.
+  Link context() const {
+    if (!leaves_node(group())) return inside;
+    return {.bandwidth = BytesPerSecond(run.cards * run.card.bandwidth.value / run.node),
+            .latency = run.card.latency};
+  }
+  /// A ring of replicas for each member of a group, all over the node's cards.
   double sum(double bytes, double calls) const {
     if (run.replicas == 1) return 0;
     const double ring = 2.0 * (run.replicas - 1), share = ring / run.replicas;
     if (!leaves_node(stage())) return calls * ring * inside.latency.count() + share * occupancy(bytes, inside);
-    const int rings = std::min(run.tensor_degree, run.node);
+    const int rings = std::min(group(), run.node);
     return calls * ring * run.card.latency.count() + share * between(bytes, rings);
   }
 };
 
 /// What stands before the first block is part of the first stage, what stands behind a block of that block's.
+/// Where two blocks more would divide, the first stage and the last have one less.
 std::vector<int> stages_of(const ModelGraph& model, const MeasuredRun& run) {
   const std::vector<Block> blocks = blocks_of(model);
   const int count = static_cast<int>(blocks.size());
-  if (run.stages > 1 && (count == 0 || count % run.stages != 0)) {
-    throw Error(ErrorKind::usage, "line " + std::to_string(run.line) + ": " + std::to_string(run.stages) +
+  const int parts = run.stages * run.chunks, less = count % parts == 0 ? 0 : 1;
+  const int each = (count + 2 * less) / run.stages;
+  if (parts > 1 && (count == 0 || (count + 2 * less) % parts != 0 || each <= less)) {
+    throw Error(ErrorKind::usage, "line " + std::to_string(run.line) + ": " + std::to_string(parts) +
                                       " stages do not divide the " + std::to_string(count) + " blocks of " +
                                       model.name + "; only runs in equal stages can be fitted");
   }
   std::vector<int> stages(model.layers.size(), 0);
   if (run.stages == 1) return stages;
-  for (int b = count / run.stages; b < count; ++b)
-    std::fill(stages.begin() + blocks[at(b)].begin, stages.end(), b / (count / run.stages));
+  for (int b = each - less; b < count; ++b)
+    std::fill(stages.begin() + blocks[at(b)].begin, stages.end(), (b + less) / each);
   return stages;
 }
 
@@ -73,13 +88,15 @@ std::vector<int> stages_of(const ModelGraph& model, const MeasuredRun& run) {
 
 StepWork step_work(const ModelGraph& graph, const MeasuredRun& run, const TrainerSpec& trainer) {
   const ResolvedModel model = resolve(graph);
-  const std::vector<OperationSplit> splits = split_operations(model, run.tensor_degree);
+  const std::vector<OperationSplit> splits = split_operations(model, run.tensor_degree, run.context_degree);
   StepWork step;
   step.run = run;
   step.works = layer_work(model, splits,
                           {.dtype = run.dtype,
+                           .recipe = recipe_of(trainer, run.dtype),
                            .micro_batch_size = run.micro_batch,
                            .tensor_degree = run.tensor_degree,
+                           .context_degree = run.context_degree,
                            .sequence_parallel = run.sequence_parallel,
                            .attention = trainer.attention,
                            .logit_bytes = trainer.logit_bytes});
@@ -105,12 +122,10 @@ Seconds step_time(const StepWork& step, const DeviceSpec& device, const TrainerS
   Link inside = device.tensor_link.value_or(Link{});
   if (run.link.value > 0) inside.bandwidth = run.link;
   const Ways ways{run, inside};
-  const TypeRates& rates = rates_of(device, run.dtype);
-  Link group = ways.inside;
-  if (run.card.bandwidth.value > 0 && run.tensor_degree > run.node)
-    group = {.bandwidth = run.cards * run.card.bandwidth, .latency = run.card.latency};
+  const TypeRates& rates = rates_of(device, run.dtype.dtype);
   const std::vector<LayerTime> times =
-      layer_times(step.works, {device, rates, trainer, group, run.tensor_degree});
+      layer_times(step.works, {device, rates, rates_of(device, run.dtype), trainer,
+                               ways.among(run.tensor_degree), run.tensor_degree, ways.context()});
   std::vector<double> stages(at(run.stages), 0), backwards(at(run.stages), 0);
   for (std::size_t l = 0; l < times.size(); ++l) {
     const std::size_t stage = at(l < step.stage_of.size() ? step.stage_of[l] : run.stages - 1);
@@ -128,10 +143,12 @@ Seconds step_time(const StepWork& step, const DeviceSpec& device, const TrainerS
   const double summed = parameters * (run.sharded ? (each.gradient + each.weight) / 2 : each.gradient);
   const double calls =
       trainer.bucket > Bytes(0) ? std::ceil(summed / static_cast<double>(trainer.bucket.value)) : 1;
-  const double sum = ways.sum(summed, calls);
+  const double context = 2.0 * (run.context_degree - 1) / run.context_degree;
+  const double sum = ways.sum(summed / run.context_degree, calls) + context * occupancy(summed, ways.context());
   const double hidden = std::min(sum, trainer.hidden_gradients * *std::ranges::max_element(backwards));
   const Work touched{.kind = WorkKind::product,
-                     .bytes = each.touched * parameters / (run.sharded ? run.replicas : 1),
+                     .bytes = each.touched * parameters /
+                              (run.sharded && run.replicas > 1 ? run.replicas * run.context_degree : 1),
                      .kernels = 1};
   return Seconds(run.micro_batches * (slowest + run.chunks * message) + others / run.chunks +
                  (run.stages - 2) * message + sum - hidden) +

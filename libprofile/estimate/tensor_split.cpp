@@ -8,6 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/model/product_flops.h"
 #include "libprofile/core/ops/op_table.h"
 
 namespace pp::profile {
@@ -96,7 +97,8 @@ class Flattened {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
-TensorSplit way_of(const Flat& operation, int degree) {
+/// `option`: what asks for it.
+TensorSplit way_of(const Flat& operation, int degree, const std::string& option) {
   const TensorSplit way = operation.row == nullptr ? TensorSplit::none : operation.row->tensor;
   const bool biased = way == TensorSplit::attention && operation.input_count > 1;
   if (way != TensorSplit::none && !biased) return way;
@@ -104,7 +106,7 @@ TensorSplit way_of(const Flat& operation, int degree) {
                                ? "a call of LibTorch"
                                : std::string(operation.row->name) + (biased ? " with a bias of scores" : "");
   refuse("layer " + operation.name + " is " + what + ", which " + std::to_string(degree) +
-         " devices cannot divide; use --tensor 1, or a transformer of linear and attention layers");
+         " devices cannot divide; use " + option + " 1, or a transformer of linear and attention layers");
 }
 
 void require_multiple(const Flat& operation, const std::string& attribute, int degree) {
@@ -145,7 +147,7 @@ std::vector<bool> ends_divided(const std::vector<Flat>& operations, const std::v
 class Splitter {
  public:
   Splitter(const std::vector<Flat>& operations, int degree) : operations_(operations), degree_(degree) {
-    for (const Flat& operation : operations) ways_.push_back(way_of(operation, degree));
+    for (const Flat& operation : operations) ways_.push_back(way_of(operation, degree, "--tensor"));
     ends_ = ends_divided(operations, ways_);
     by_features_.assign(operations.size(), false);
   }
@@ -199,10 +201,21 @@ class Splitter {
   std::vector<bool> ends_, by_features_;
 };
 
+void check_context(const ResolvedModel& model, const std::vector<Flat>& operations, int context) {
+  for (const Flat& operation : operations) way_of(operation, context, "--context-parallel");
+  const std::int64_t tokens = tokens_per_sample(model), slices = 2 * context;
+  if (tokens > 0 && tokens % slices == 0) return;
+  refuse("samples of " + std::to_string(tokens) + " tokens are not 2 x " + std::to_string(context) +
+         " equal slices, two for each of " + std::to_string(context) +
+         " devices; use a language model with --context a multiple of " + std::to_string(slices) +
+         ", or another --context-parallel");
+}
+
 }  // namespace
 
-std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree) {
+std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context) {
   const Flattened flat(model);
+  if (context > 1) check_context(model, flat.operations, context);
   if (degree == 1) return std::vector<OperationSplit>(flat.operations.size());
   return Splitter(flat.operations, degree).run();
 }

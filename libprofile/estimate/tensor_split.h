@@ -24,7 +24,9 @@ struct OperationSplit {
 /// One per operation: of the layers in order, of a graph its nodes in order, then of the loss. O(operations).
 /// Throws pp::Error (usage) for a layer that `degree` devices cannot divide: heads or columns that are no
 /// multiple, an operation without a way to split it. Degree 1 divides nothing and refuses nothing.
-std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree);
+/// `context`: groups that divide positions between them, of attention too; refused likewise, and where they are
+/// no multiple of 2 `context`: each has a slice from both ends, so that a causal mask leaves all as much.
+std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context = 1);
 
 /// Elements that a member holds of each parameter of layer `index`, whose first operation is
 /// `splits[operation]`: matrices as the operations that use them are divided, biases of divided columns too,

@@ -15,9 +15,10 @@ class Pass {
   /// Seconds that the works add to the pass.
   double run(const std::vector<Work>& works) {
     double added = 0;
-    for (const Work& work : works)
-      added +=
-          enqueue(work.kernels, time_of(work, rates_.device, rates_.rates, rates_.trainer.traffic).count());
+    for (const Work& work : works) {
+      const TypeRates& rates = work.narrow ? rates_.narrow : rates_.rates;
+      added += enqueue(work.kernels, time_of(work, rates_.device, rates, rates_.trainer.traffic).count());
+    }
     return added;
   }
 
@@ -27,6 +28,13 @@ class Pass {
     const double time = steps * reductions.calls * rates_.tensor_link.latency.count() +
                         steps / rates_.tensor_degree * occupancy(reductions.bytes, rates_.tensor_link);
     return enqueue(reductions.calls, (1 - rates_.trainer.hidden_tensor) * time);
+  }
+
+  double run(const Gathers& gathers) {
+    if (gathers.calls == 0) return 0;
+    const double time =
+        gathers.calls * rates_.context_link.latency.count() + occupancy(gathers.bytes, rates_.context_link);
+    return enqueue(gathers.calls, (1 - rates_.trainer.hidden_context) * time);
   }
 
  private:
@@ -49,9 +57,11 @@ std::vector<LayerTime> layer_times(const std::vector<LayerWork>& works, const Pa
   Pass forward(rates, rates.trainer.launch), backward(rates, rates.trainer.backward_launch);
   for (std::size_t l = 0; l < works.size(); ++l) {
     const LayerWork& work = works[l];
-    times[l].forward = whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_reductions));
+    times[l].forward = whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_gathers) +
+                                         forward.run(work.forward_reductions));
     times[l].input_gradient =
-        whole_picoseconds(backward.run(work.input_gradient) + backward.run(work.backward_reductions));
+        whole_picoseconds(backward.run(work.input_gradient) + backward.run(work.backward_gathers) +
+                          backward.run(work.backward_reductions));
     times[l].weight_gradient = whole_picoseconds(backward.run(work.weight_gradient));
   }
   return times;

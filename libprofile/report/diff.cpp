@@ -21,14 +21,18 @@ std::vector<Difference> facts(const Profile& first, const Profile& second) {
   const auto autocast = [&](const Profile& profile) {
     return profile.autocast ? name(*profile.autocast) : "none";
   };
+  const auto type = [&](const Profile& profile) {
+    return profile.products ? name(*profile.products) : name(profile.dtype);
+  };
   return {{"model", first.model.name, second.model.name},
           {"model hash", first.model_hash, second.model_hash},
-          {"dtype", name(first.dtype), name(second.dtype)},
+          {"dtype", type(first), type(second)},
           {"memory format", name(first.memory_format), name(second.memory_format)},
           {"autocast", autocast(first), autocast(second)},
           {"kernels", name_of_kernels(first.kernels), name_of_kernels(second.kernels)},
           {"mode", name(first.mode), name(second.mode)},
           {"tensor degree", text(first.tensor_degree), text(second.tensor_degree)},
+          {"context degree", text(first.context_parallel.degree), text(second.context_parallel.degree)},
           {"device kind", name(a.kind), name(b.kind)},
           {"device name", a.name, b.name},
           {"cores per device", text(a.cores_per_device), text(b.cores_per_device)},

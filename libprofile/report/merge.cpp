@@ -18,7 +18,10 @@ void check_alike(const Profile& first, const Profile& second) {
   require_equal("model", first.model.name, second.model.name, "profiles of one model can");
   require_equal("model hash", first.model_hash, second.model_hash,
                 "the models share only their name; profile one of them again");
-  require_equal("dtype", std::string(name_of(first.dtype)), std::string(name_of(second.dtype)), same_way);
+  const auto type = [](const Profile& profile) {
+    return std::string(profile.products ? name_of(*profile.products) : name_of(profile.dtype));
+  };
+  require_equal("dtype", type(first), type(second), same_way);
   require_equal("memory format", std::string(name_of(first.memory_format)),
                 std::string(name_of(second.memory_format)), same_way);
   const auto autocast = [](const Profile& profile) {
@@ -27,6 +30,8 @@ void check_alike(const Profile& first, const Profile& second) {
   require_equal("autocast", autocast(first), autocast(second), same_way);
   require_equal("tensor degree", std::to_string(first.tensor_degree), std::to_string(second.tensor_degree),
                 same_way);
+  require_equal("context degree", std::to_string(first.context_parallel.degree),
+                std::to_string(second.context_parallel.degree), same_way);
   require_equal("mode", std::string(name_of(first.mode)), std::string(name_of(second.mode)), same_way);
   const auto loss = [](const Profile& profile) { return profile.loss ? "measured" : "not measured"; };
   require_equal("loss", loss(first), loss(second), same_way);

@@ -121,11 +121,21 @@ void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
              (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
 }
 
-void check_tensor_groups(const plan::Plan& plan) {
+/// Nothing of it is there: one GPU has a whole stage, whole samples, and products in the type of its weights.
+void check_groups(const plan::Plan& plan) {
+  const std::string elsewhere = ", or take the plan elsewhere with pp-plan export";
+  if (plan.context_degree > 1)
+    refuse(ErrorKind::usage, "the plan splits every sample over " + std::to_string(plan.context_degree) +
+                                 " GPUs, which pp-run does not; plan from a profile without "
+                                 "--context-parallel" +
+                                 elsewhere);
+  if (plan.training.products)
+    refuse(ErrorKind::usage, "the plan has products in " + std::string(name_of(*plan.training.products)) +
+                                 ", which pp-run does not; plan from a profile of another --dtype" + elsewhere);
   if (plan.tensor_degree <= 1) return;
   refuse(ErrorKind::usage, "the plan splits every layer over " + std::to_string(plan.tensor_degree) +
-                               " GPUs, which pp-run does not; plan from a profile of tensor degree 1, or take "
-                               "the plan elsewhere with pp-plan export");
+                               " GPUs, which pp-run does not; plan from a profile of tensor degree 1" +
+                               elsewhere);
 }
 
 // Replicas that divide the optimizer's state meet at the end of each update, so they update their stages in one
@@ -378,7 +388,7 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_rules(options.rules, setup.model);
   setup.streams = plan.workers.front().program.stream.has_value();
   setup.clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
-  check_tensor_groups(plan);
+  check_groups(plan);
   check_state(plan);
   check_all_reduce(plan, options);
   check_tied(plan, setup.streams);

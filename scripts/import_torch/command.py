@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-o", dest="file", metavar="FILE", help="the model")
     made.add_argument("--output", metavar="NAME|INDEX",
                       help="of several tensors that the module returns the one that is its output (logits, or the only one)")
-    made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors")
+    made.add_argument("--weights", metavar="FILE", help="parameters and buffers, as safetensors (beside the model, FILE.safetensors)")
     made.add_argument("--loss", metavar="LOSS", type=loss_name,
                       help="cross_entropy or mse: adds a loss and its target; module: the module's own `loss`, or first "
                            "output, is the loss; module:NAME|INDEX: that output is")
@@ -74,9 +74,11 @@ def run(options: argparse.Namespace) -> None:
     from .weights import encode
     if options.plan_only and options.weights is not None:
         raise Refused("--plan-only with --weights: without weights nothing is there to write; leave one of the two out")
+    if options.file is None:
+        raise Refused("-o FILE is missing: where to write the model")
+    if options.weights is None and not options.plan_only:
+        options.weights = os.path.splitext(options.file)[0] + ".safetensors"
     for place, flag in ((options.file, "-o"), (options.weights, "--weights")):
-        if place is None and (flag == "-o" or not options.plan_only):
-            raise Refused(f"{flag} FILE is missing")
         if place is not None and not os.path.isdir(os.path.dirname(place) or "."):
             raise Refused(f"{flag} {place}: there is no such folder")
     if options.plan_only:

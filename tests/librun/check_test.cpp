@@ -65,6 +65,13 @@ TEST_SUITE("librun/check") {
           "the plan splits every layer over 2 GPUs, which pp-run does not; plan from a profile of tensor "
           "degree 1, "
           "or take the plan elsewhere with pp-plan export");
+    CHECK(refused_plan([](plan::Plan& plan) { plan.context_degree = 4; }, ErrorKind::usage) ==
+          "the plan splits every sample over 4 GPUs, which pp-run does not; plan from a profile without "
+          "--context-parallel, or take the plan elsewhere with pp-plan export");
+    CHECK(
+        refused_plan([](plan::Plan& plan) { plan.training.products = NarrowType::float8; }, ErrorKind::usage) ==
+        "the plan has products in float8, which pp-run does not; plan from a profile of another --dtype, or "
+        "take the plan elsewhere with pp-plan export");
   }
 
   TEST_CASE("a model that nobody compared with its module is not trained, and not inferred with") {

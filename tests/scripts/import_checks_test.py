@@ -218,6 +218,13 @@ class Mistakes(Refusing):
                 last = call if isinstance(call, nn.Module) else module_of(lambda self, x, call=call: call(x))
                 imported(nn.Sequential(first, last), example)
 
+    def test_weights_stand_beside_the_model_where_no_file_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+            pathlib.Path(folder, "mine.py").write_text("from torch import nn\ndef make(): return nn.Linear(4, 4)\n")
+            self.assertEqual(command.main([f"{folder}/mine.py:make", "-o", f"{folder}/m.json", "--example", "float32:4"]), 0)
+            self.assertEqual(json.loads(pathlib.Path(folder, "m.json").read_text())["weights"], "m.safetensors")
+            self.assertTrue(pathlib.Path(folder, "m.safetensors").exists())
+
     def test_a_mistake_of_the_importer_names_itself_wherever_it_lies(self):
         good = "def make(): return nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))\n"
         for place, name in ((importer, "Simplified"), (rehearsal.AllKept, "__torch_dispatch__"),

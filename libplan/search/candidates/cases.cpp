@@ -209,7 +209,7 @@ class Chains {
 
 /// One layer order with every schedule.
 void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
-                     const LinearOrder& order, const MakeChain& make,
+                     const LinearOrder& order, const MakeChain& make, const Lattice* lattice, Chains& any_order,
                      const std::function<void(const PlanCase&)>& visit) {
   const auto& [batch, schedules] = priced.batch;
   Chains chains(priced, make);
@@ -222,6 +222,8 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
     const InFlight in_flight = in_flight_of(schedule, request, batch.micro_batches);
     const Chain& chain = chains.objective(in_flight.policy);
     const Chain& least = chains.bound(in_flight.policy, schedule.split_backward);
+    const Chain* any =
+        lattice == nullptr ? nullptr : &any_order.bound(in_flight.policy, schedule.split_backward);
     SearchPart whole{search_space(graph, order.layers, request, count, most), in_flight, schedule.synchronous,
                      &least};
     whole.in_flight.batch = priced.model.batch;
@@ -234,7 +236,8 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
       const int search = static_cast<int>(std::ranges::find(searches, part) - searches.begin());
       const bool fresh = search == std::ssize(searches);
       if (fresh && !places_stages(schedule)) searches.push_back(part);
-      visit({std::move(part), priced.devices, batch, order, schedule, chain, least, search, fresh});
+      visit(
+          {std::move(part), priced.devices, batch, order, schedule, chain, least, lattice, any, search, fresh});
     }
   };
   const int layers = chains.objective(WeightPolicy::flush).size();
@@ -248,13 +251,18 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
 }  // namespace
 
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit) {
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit,
+                   const Lattice* lattice) {
+  const MakeChain over_lattice = [&](const PricedModel& model, const OptimizerCost& optimizer) {
+    return make_lattice_chain(graph, *lattice, model.layers, model.loss, optimizer);
+  };
   for_each_priced(profile, cluster, request, [&](const PricedCase& priced) {
+    Chains any_order(priced, over_lattice);
     for (const LinearOrder& order : orders_of(graph, request, priced.model)) {
-      const auto make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
+      const MakeChain make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
         return make_chain(graph, order.layers, model.layers, model.loss, optimizer);
       };
-      visit_schedules(priced, graph, request, order, make, visit);
+      visit_schedules(priced, graph, request, order, make, lattice, any_order, visit);
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "libplan/cost/lattice.h"
 #include "libplan/request/device_orders.h"
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
@@ -22,16 +23,20 @@ struct PlanCase : SearchPart {
   const ScheduleRow& schedule;
   const Chain& chain;
   const Chain& bound_chain;
+  const Lattice* lattice;  ///< of the whole graph; null: bounds of the case's order are all there is
+  const Chain* any_order;  ///< the bounds' chain over it
   /// The distinct SearchParts on the same chain of schedules that do not place their stages, counted from 0. A
   /// case that is not `fresh` has the part of an earlier one.
   int search;
   bool fresh;
 };
 
-/// In a fixed order: device sets, micro-batch counts, layer orders, schedules. Throws pp::Error (usage) when a
-/// micro-batch size cannot be priced, and the refusal of the schedules when none takes the micro-batches.
+/// With a `lattice` the cases know what no layer order undercuts. In a fixed order: device sets, micro-batch
+/// counts, layer orders, schedules. Throws pp::Error (usage) when a micro-batch size cannot be priced, and the
+/// refusal of the schedules when none takes the micro-batches.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
-                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit);
+                   const PlanRequest& request, const std::function<void(const PlanCase&)>& visit,
+                   const Lattice* lattice = nullptr);
 
 /// Schedules that no case has, because they refuse the micro-batches or the profile does not price theirs.
 std::vector<std::string_view> unpriced_schedules(const Profile& profile, const PlanRequest& request);

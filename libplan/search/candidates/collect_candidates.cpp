@@ -10,12 +10,21 @@
 #include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/ordered_candidates.h"
 #include "libplan/search/candidates/placed.h"
+#include "libplan/search/exact/any_order.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
 namespace {
 
 constexpr std::size_t kDrawnOrders = 64;
+constexpr std::size_t kMostSets = 4096;  ///< of a lattice; 0.1 s a probe
+
+/// The case on another chain.
+SearchCase over(const Chain& chain, const StageMemory& memory, const SearchCase& what) {
+  return {
+      chain,      chain,           memory,      what.synchronous, what.micro_batches, what.all_reduce_overlap,
+      what.links, what.best_links, what.cluster};
+}
 
 /// The finalist with these devices for its workers in turn.
 Finalist on_devices(Finalist finalist, std::vector<int> devices) {
@@ -80,15 +89,20 @@ class CandidateCollector {
 
   Collected run() {
     const bool free_order = has_free_order(graph_, request_);
-    for_each_case(profile_, cluster_, graph_, request_, [&](PlanCase one) {
-      one.space.stop = stop_;
-      orders_.insert(one.order.name);
-      schedules_.insert(one.schedule.name);
-      if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
-      if (stops()) return include_skipped(one);
-      batches_.insert(one.batch.sizes);
-      places_stages(one.schedule) ? add_placed(one, free_order) : add_chain(one, free_order);
-    });
+    if (free_order && !is_known() && equal_memories(cluster_, request_))
+      lattice_ = make_lattice(graph_, kMostSets);
+    for_each_case(
+        profile_, cluster_, graph_, request_,
+        [&](PlanCase one) {
+          one.space.stop = stop_;
+          orders_.insert(one.order.name);
+          schedules_.insert(one.schedule.name);
+          if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
+          if (stops()) return include_skipped(one);
+          batches_.insert(one.batch.sizes);
+          places_stages(one.schedule) ? add_placed(one, free_order) : add_chain(one, free_order);
+        },
+        lattice_ ? &*lattice_ : nullptr);
     if (free_order) {
       include_bound(order_free_);
       result_.bound_holds = "any layer order";
@@ -184,7 +198,7 @@ class CandidateCollector {
     const SearchCase what = search_case(one, memory, cluster_, request_);
     const Searched& searched = search(one, what);
     include_bound(searched.bound);
-    if (free_order) order_free_ = std::min(order_free_, order_free_bound(what, one.space));
+    if (free_order && one.fresh) include_any_order(one, what);
     for (const Candidate& candidate : searched.list.candidates) add(one, candidate);
     for (const auto& [partition, devices, estimate] : searched.ordered)
       result_.finalists.push_back(on_devices(
@@ -310,6 +324,27 @@ class CandidateCollector {
     result_.floor = std::min(result_.floor, bound);
   }
 
+  /// What no layer order of the case undercuts.
+  void include_any_order(const PlanCase& one, const SearchCase& what) {
+    double bound = order_free_bound(what, one.space);
+    if (one.lattice != nullptr && bound < order_free_) {
+      InFlight in_flight = one.in_flight;
+      in_flight.units = nullptr;  // which stand in an order
+      const StageMemory memory(*one.any_order, in_flight, one.devices.limit);
+      SearchSpace space = one.space;
+      space.layers = one.lattice->size() - 1;
+      space.cut_allowed.clear();
+      const double enough = std::min(order_free_, result_.bound);
+      try {
+        bound = std::max(bound, any_order_bound(*one.lattice, space,
+                                                bound_cost(over(*one.any_order, memory, what), space), enough));
+      } catch (const SearchStopped&) {
+        cut_short_ = true;
+      }
+    }
+    order_free_ = std::min(order_free_, bound);
+  }
+
   void include_bound(double bound) {
     result_.bound = std::min(result_.bound, bound);
     result_.floor = std::min(result_.floor, bound);
@@ -330,6 +365,7 @@ class CandidateCollector {
   std::vector<Searched> searched_;              ///< PlanCase::search
   std::map<Rivals, double> objectives_;         ///< the least of each, in seconds per step or update
   std::map<OrderRivals, double> other_orders_;  ///< the least objective of each, so far
+  std::optional<Lattice> lattice_;              ///< where layers have many orders, of the whole machine
   double order_free_ = kInfinity;
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

@@ -14,11 +14,13 @@ constexpr std::array kPlanningRows{
         "context? {text}, model model, profile_hash? text, cluster_hash? text, training training, "
         "schedule schedule, devices [device_place], levels? [level], stages [stage], tied? [tied], workers "
         "[worker], predicted? predicted, certificate? certificate, alternatives? [alternative], calibration? "
-        "calibration, machines? [machine], tensor_degree? size, peak_flops_per_s? positive, throughput? "
+        "calibration, machines? [machine], tensor_degree? size, context_degree? size, peak_flops_per_s? "
+        "positive, throughput? "
         "object"},
     ObjectRow{
         "training",
-        "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', memory_format? "
+        "mini_batch size, micro_batches size, dtype 'float32|float64|bfloat16', products? "
+        "'float8|mxfloat8|float4', memory_format? "
         "'contiguous|channels_last', autocast? 'bfloat16|float16', optimizer 'sgd|adam|adamw|rmsprop|adagrad', "
         "precision? "
         "'plain|autocast|mixed', shard? 'none|optimizer', kernels? [kernel], replica_routing? 'round_robin'"},
@@ -34,7 +36,7 @@ constexpr std::array kPlanningRows{
     ObjectRow{"alternative",
               "schedule text, stages text, replicas text, micro_batches size, step_s number, peak_bytes count, "
               "recompute? text, why_not text, expected_step_s? number, cores_per_device? size, "
-              "tensor_degree? size"},
+              "tensor_degree? size, context_degree? size"},
     ObjectRow{"calibration",
               "reports [text], least_factor number, largest_factor number, layers? [layer_correction], loss? "
               "layer_correction, updates? [update_correction], devices? [measured_speed]"},
@@ -44,7 +46,8 @@ constexpr std::array kPlanningRows{
     ObjectRow{"update_correction", "optimizer text, factor positive"},
     ObjectRow{"measured_speed", "device count, node text, speed positive"},
     ObjectRow{"machine",
-              "devices size, cores_per_device count, tensor_degree? size, profile_hash text, step_s? number, "
+              "devices size, cores_per_device count, tensor_degree? size, context_degree? size, "
+              "profile_hash text, step_s? number, "
               "plan? text, "
               "verdict? text"},
     ObjectRow{

@@ -101,6 +101,24 @@ TEST_CASE("a profile without them costs nothing more") {
   CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}, Precision::plain).update_fixed == 0);
 }
 
+TEST_CASE("members of a context group add up among themselves, and divide what replicas share") {
+  Profile profile = four_layers();
+  profile.optimizers = {{"adam", 2, {Seconds(1)}, Bytes(8)}};  // 1/8 s a byte
+  const OptimizerCost alone = optimizer_cost(profile, OptimizerName::adam, {}, Precision::plain);
+  profile.context_parallel = {.degree = 4, .sum_s_per_byte = 0.5};
+  OptimizerCost cost = optimizer_cost(profile, OptimizerName::adam, {}, Precision::plain);
+  CHECK(alone.update(16, 1) == exactly(2));
+  CHECK(cost.update(16, 1) == exactly(2 + 8));
+  CHECK(cost.update(16, 2) == exactly(2. / 8 + 8));  // two replicas of four members
+  cost.gradient_ratio = 2;  // gradients scattered, weights gathered: (2 + 1) / 2 of 16 bytes each way
+  CHECK(cost.update(16, 2) == exactly(2. / 8 + 12));
+  CHECK(cost.update(16, 1) == exactly(2 + 16));
+  CHECK(cost.state_sharers(1) == 1);
+  CHECK(cost.state_sharers(3) == 12);
+  CHECK(cost.reduction(32, 16, true).bytes() == exactly(6));
+  CHECK(alone.reduction(32, 16, false).bytes() == exactly(32));
+}
+
 TEST_CASE("an optimizer that was not profiled has its own state and the update of the nearest one") {
   Profile profile = four_layers();
   const auto cost = [&](OptimizerName name) { return optimizer_cost(profile, name, {}, Precision::plain); };

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "libplan/cost/stage_memory.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"

@@ -1,6 +1,7 @@
 // What Megatron-LM's own examples and conversion scripts give for these families, by hand.
 #include "libplan/interop/megatron_model.h"
 
+#include "libplan/interop/megatron_layout.h"
 #include "libplan/interop/trainer_export.h"
 #include "tests/libplan/interop/decoders.h"
 #include "tests/libplan/interop/exports.h"
@@ -30,6 +31,17 @@ std::string architecture(const DecoderParts& parts) {
 std::string unsaid(const ModelGraph& graph) {
   const detail::MegatronModel model = model_of(graph);
   return model.unsaid.empty() ? "nothing" : model.unsaid.front();
+}
+
+/// A model of that many blocks.
+PlanGraph row_of(int blocks) {
+  PlanGraph graph;
+  const auto add = [&](const std::string& name) { graph.layers.emplace_back().name = name; };
+  add("embed"), add("embed_norm");
+  for (int b = 0; b < blocks; ++b)
+    add("layers." + std::to_string(b) + ".mix"), add("layers." + std::to_string(b) + ".mlp");
+  add("norm"), add("head");
+  return graph;
 }
 
 const std::string kNoDropout = "--attention-dropout 0\n--hidden-dropout 0\n";
@@ -172,6 +184,34 @@ TEST_CASE("TorchTitan's flavors are found by all that they say, and not by the f
   CHECK(changed([](DecoderParts& p) { p.attention.insert_or_assign("rotary_base", 10000.0); }) == "FILL_IN");
   CHECK(changed([](DecoderParts& p) { p.attention.emplace("sliding_window", std::int64_t{1024}); }) ==
         "FILL_IN");
+}
+
+TEST_CASE("a layout is read as Megatron reads it: cuts stand where its stages begin") {
+  const PlanGraph graph = row_of(6);  // embedding and its norm, six blocks of two layers, a norm and the head
+  const auto cuts = [&](const std::string& layout) { return cuts_of_layout(graph, layout); };
+  CHECK(cuts("Et*3|t*3L") == std::vector{8});
+  CHECK(cuts("Ettt|tttL") == std::vector{8});
+  CHECK(cuts("Et|(tt|)*2,t|L") == std::vector{4, 8, 12, 14});
+  CHECK(cuts("E|(t|)*6L") == std::vector{2, 4, 6, 8, 10, 12, 14});
+  CHECK(cuts("E, t*2, (|tt)*2, L") == std::vector{6, 10});
+  CHECK(cuts("Et*6L").empty());
+}
+
+TEST_CASE("what is no layout, or one of another model, is refused with the place") {
+  const auto says = [](const std::string& layout, const std::string& why) {
+    CHECK_THROWS_WITH_AS(cuts_of_layout(row_of(6), layout), ("--layout " + layout + ": " + why).c_str(), Error);
+  };
+  says("Et*5|L", "it has 5 blocks, and the profile's model 6");
+  says("Et*3||t*3L", "a stage has no layer");
+  says("Et*6L|", "a stage has no layer");
+  says("Et*3|t*3m|L", "m is a layer of multi-token prediction, which no profile has; leave it out");
+  says("t*3|t*3L", "E stands first, L last, and t between them");
+  says("Et*3x", "'x' is none of E, t, L, |, ( ), *n");
+  says("Et*|L", "behind * stands a number from 1 to 10000");
+  says("E(t|", "a bracket is not closed");
+  says("E((t)*2|)*3L", "Megatron knows no brackets within brackets");
+  says("Et*9999999999L", "behind * stands a number from 1 to 10000");
+  says("E(t*9000)*9000L", "more than 10000 letters");
 }
 
 }  // namespace pp::plan

@@ -121,7 +121,7 @@ TEST_CASE("Megatron: a folder of arguments, sizes, a launcher and a page") {
   CHECK(has(launcher, "warning: model.txt does not say all of the model"));
   const std::string page = file(out, "README.md");
   CHECK(page.starts_with("# language for Megatron-LM"));
-  CHECK(has(page, "| pipeline, data, tensor degree | 2, 2, 4 |\n"));
+  CHECK(has(page, "| pipeline, data, tensor, context degree | 2, 2, 4, 1 |\n"));
   CHECK(has(page, "| mini-batch | 8 samples in 4 micro-batches |\n"));
   CHECK(has(page, "\n## Not modelled\n"));
   CHECK(has(page, "- what model.txt does not say: " + why + "\n"));
@@ -281,6 +281,7 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
         "data_parallel_shard_degree = 2\n"
         "fsdp_reshard_after_forward = \"never\"\n"
         "tensor_parallel_degree = 1\n"
+        "context_parallel_degree = 1\n"
         "pipeline_parallel_degree = 2\n"
         "pipeline_parallel_schedule = \"1F1B\"\n"
         "pipeline_parallel_schedule_csv = \"schedule.csv\"\n"
@@ -473,7 +474,23 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
        {{"megatron", "--tensor-model-parallel-size 2\n--seq-length"},  // the next file: no --sequence-parallel
         {"torchtitan", "tensor_parallel_degree = 2\n"},
         {"automodel", "sequence_parallel: false\n"}},
-       {{"torch", "launch.py splits no layer over 2 GPUs"}}}};
+       {{"torch", "launch.py splits no layer over 2 GPUs"}}},
+      {"positions that members of a context group divide",
+       [](Plan& plan) { plan.context_degree = 2; },
+       {{"megatron", "--context-parallel-size 2\n"},
+        {"torchtitan", "context_parallel_degree = 2\n"},
+        {"automodel", "cp_size: 2\n"}},
+       {{"torch", "launch.py splits no sample over 2 GPUs"}}},
+      {"products in eight bits",
+       [](Plan& plan) {
+         plan.training.dtype = DType::bfloat16;
+         plan.training.precision = Precision::mixed;
+         plan.training.products = NarrowType::mxfloat8;
+       },
+       {{"megatron", "--bf16\n--fp8-format e4m3\n--fp8-recipe mxfp8\n"}},
+       {{"torch", "its products are of bfloat16, not of mxfloat8; estimate with --dtype bfloat16"},
+        {"torchtitan", "its products are of bfloat16, not of mxfloat8; estimate with --dtype bfloat16"},
+        {"automodel", "its products are of bfloat16, not of mxfloat8; estimate with --dtype bfloat16"}}}};
   for (const Trainer& trainer : trainers) {
     Plan plain = plan_of(3, {1}, {2, 2});
     plain.training.optimizer = OptimizerName::adamw;

@@ -332,8 +332,12 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   CHECK(for_trainer(Trainer::megatron, request, DType::float32).schedule == "interleaved");
   request.schedule = "interleaved,zb-h1";
   CHECK(refusal(Trainer::megatron, request) ==
-        "--schedule: --for megatron takes hybrid,interleaved (it has 1F1B, pipelines side by side, and "
-        "interleaved 1F1B); leave one of the two out");
+        "--schedule: --for megatron takes hybrid,interleaved (it has 1F1B, which is hybrid where pipelines "
+        "stand side by side, and interleaved 1F1B); leave one of the two out");
+  request.schedule = "1f1b,Interleaved1F1B";
+  CHECK(for_trainer(Trainer::megatron, request, DType::float32).schedule == "hybrid,interleaved");
+  CHECK(find_enum<Trainer>("nemo") == Trainer::megatron);
+  request.schedule = "interleaved,zb-h1";
   request.optimizer = OptimizerName::adamw;
   CHECK(for_trainer(Trainer::torchtitan, request, DType::float32).schedule == "interleaved,zb-h1");
   const auto refused = [](const std::function<void(PlanRequest&)>& change, const std::string& option) {

@@ -1,6 +1,6 @@
 // What went wrong in published planners, each shown not to happen here. Rows with a test of their own: 2
 // peers/pipedream_test, 5 ordered_candidates_test and peers/pipedream_test, 6 and 17 planner_test, 7
-// lattice_search_test, 8 bottleneck_test and joint_test, 10 apps/plan_must_handle_test and
+// any_order_test, 8 bottleneck_test and joint_test, 10 apps/plan_must_handle_test and
 // apps/plan_errors_test, 12 interop/piper_json_test, 13 ../cost/chain_test (relay), 14
 // ../cost/covering_knapsack_test, 16 joint_test (baselines), peers/dapple_test, apps/plan_must_handle_test.
 #include <algorithm>

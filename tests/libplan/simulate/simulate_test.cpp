@@ -62,6 +62,18 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(result.bubble_fraction == approx(1 - 12.0 / 18));
   }
 
+  TEST_CASE("a worker of half the speed takes twice as long for everything it computes") {
+    SimulationInput twice = equal_stages(straight("1f1b", 2, 2));
+    const SimulationResult result = simulate(at_speeds(twice, std::vector{1.0, 0.5}));
+    CHECK(times(result, 1) == "F1.0 1-3, B1.0 3-7, F1.1 7-9, B1.1 9-13, U1 13-13");
+    twice.stages[1] = costs(2, 4);
+    CHECK(result.ops == simulate(twice).ops);
+    // Of the two replicas one is slower; their all-reduce takes what it did.
+    SimulationInput replicas = two_replicas(AllReduceMode::blocking, 0);
+    replicas = at_speeds(std::move(replicas), std::vector{1.0, 0.25});
+    CHECK(makespan(replicas) == 4 * 3 + 3 + 4 * 0.5);
+  }
+
   TEST_CASE("workers of one piece of hardware take turns there") {
     // F takes 1, B 2. At 1 both F0.1 and F1.0 can begin, at 5 both F1.1 and B0.0, at 6 B1.1 comes behind B0.0,
     // at 10 U1 behind B0.1.

@@ -81,7 +81,7 @@ TEST_CASE("nodes that cannot be repeated are refused by name") {
 }
 
 TEST_CASE("tensor groups are neighbours; with a card for each GPU every member has its own") {
-  Cluster grouped = with_tensor_groups(machine(2, 8), 4);
+  Cluster grouped = with_groups(machine(2, 8), 4);
   REQUIRE(grouped.devices.size() == 4);
   CHECK(sizes(grouped) == std::vector{2, 4});
   CHECK(grouped.devices[1].index == 4);  // named after the first member
@@ -90,22 +90,22 @@ TEST_CASE("tensor groups are neighbours; with a card for each GPU every member h
   CHECK(grouped.levels[0].bandwidth.value == 3e11);
   CHECK(grouped.levels[1].bandwidth.value == 5e10);
   CHECK(grouped.levels[0].cards == 2);  // a group does not wait for another's
-  CHECK(with_tensor_groups(machine(2, 8), 1) == machine(2, 8));
+  CHECK(with_groups(machine(2, 8), 1) == machine(2, 8));
 }
 
 TEST_CASE("members behind one card share it") {
   // One card for eight GPUs: four members have a quarter of it each, two groups wait for each other.
-  const Cluster four = with_tensor_groups(machine(2, 1), 4);
+  const Cluster four = with_groups(machine(2, 1), 4);
   CHECK(four.levels[1].bandwidth.value == 1.25e10);
   CHECK(four.levels[0].cards == 1);
   // Two cards for eight: a pair sits behind one of them; so do two pairs.
-  const Cluster pairs = with_tensor_groups(machine(2, 2), 2);
+  const Cluster pairs = with_groups(machine(2, 2), 2);
   CHECK(pairs.levels[1].bandwidth.value == 2.5e10);
   CHECK(pairs.levels[0].cards == 2);
 }
 
 TEST_CASE("a group of a whole node leaves the links between nodes") {
-  const Cluster grouped = with_tensor_groups(machine(2, 8), 8);
+  const Cluster grouped = with_groups(machine(2, 8), 8);
   CHECK(sizes(grouped) == std::vector{2});
   CHECK(grouped.levels[0].bandwidth.value == 5e10);
   CHECK(cluster_from_json(to_json(grouped)) == grouped);
@@ -113,24 +113,24 @@ TEST_CASE("a group of a whole node leaves the links between nodes") {
 
 TEST_CASE("a group of two whole nodes sends by all their cards") {
   // Four nodes of eight: two groups of sixteen, whose members each have a card of 50 GB/s, or an eighth of one.
-  const Cluster grouped = with_tensor_groups(machine(4, 8), 16);
+  const Cluster grouped = with_groups(machine(4, 8), 16);
   CHECK(sizes(grouped) == std::vector{2});
   CHECK(grouped.devices[1].node == "c");
   CHECK(grouped.levels[0].bandwidth.value == 5e10);
-  CHECK(with_tensor_groups(machine(4, 1), 16).levels[0].bandwidth.value == 6.25e9);
+  CHECK(with_groups(machine(4, 1), 16).levels[0].bandwidth.value == 6.25e9);
   CHECK(cluster_from_json(to_json(grouped)) == grouped);
 }
 
 TEST_CASE("groups that do not divide a node are refused with both numbers") {
-  CHECK(refusal([] { with_tensor_groups(machine(2, 8), 3); }) ==
-        "tensor groups of 3 do not divide the 8 devices that the innermost level joins; profile with a degree "
+  CHECK(refusal([] { with_groups(machine(2, 8), 3); }) ==
+        "groups of 3 do not divide the 8 devices that the innermost level joins; profile with a degree "
         "that divides them");
-  CHECK(refusal([] { with_tensor_groups(machine(3, 8), 16); }) ==
-        "tensor groups of 16 do not divide the 24 devices that the cluster has; profile with a degree that "
+  CHECK(refusal([] { with_groups(machine(3, 8), 16); }) ==
+        "groups of 16 do not divide the 24 devices that the cluster has; profile with a degree that "
         "divides them");
   Cluster split = flat_cluster(2, DeviceKind::cuda, BytesPerSecond(1e9), {}, {});
   split.devices[1].node = "b";
-  CHECK(refusal([&] { with_tensor_groups(split, 2); }) ==
+  CHECK(refusal([&] { with_groups(split, 2); }) ==
         "tensor groups: devices 0 and 1 stand on different nodes (, b); a group is of devices of one node, or "
         "of whole nodes");
 }

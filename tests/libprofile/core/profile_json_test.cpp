@@ -143,6 +143,12 @@ TEST_SUITE("libprofile/core/profile_json") {
     CHECK((parse_profile(dump_json(to_json(profile))) == profile));
     CHECK(refused([](Json& j) { j["tensor_degree"] = 0; }) ==
           "[data] /tensor_degree: must be an integer from 1 to 2147483647, not 0");
+    CHECK(refused([](Json& j) {
+            j["products"] = "float8";
+          }).starts_with("[data] /products: are of a narrow type beside bfloat16 alone, and dtype is float32"));
+    CHECK(refused([](Json& j) {
+            j["context_parallel"] = {{"degree", 1}, {"sum_s_per_byte", 0}};
+          }).starts_with("[data] /context_parallel/degree: must be an integer from 2 "));
   }
 
   TEST_CASE("the hash changes with any time") {

@@ -109,7 +109,7 @@ TEST_SUITE("libprofile/estimate/device_spec") {
       }
       ++files;
     }
-    CHECK(files == 13);
+    CHECK(files == 14);
   }
 
   TEST_CASE("the figures of configs/trainers have a source or are assumed, and survive reading and writing") {
@@ -142,6 +142,10 @@ TEST_SUITE("libprofile/estimate/device_spec") {
     CHECK(refused(R"(, "hidden_tensor": 2)") == "/hidden_tensor: must be a number from 0.0 to 1.0, not 2");
     CHECK(refused(R"(, "attention": "flash")").starts_with("/attention: "));
     CHECK(refused(R"(, "launch": 1)").starts_with("/launch: "));
+    const std::string recipe = R"({"products": "float8", "cast_bytes": 6, "weight_copies": 2})";
+    CHECK(refused(R"(, "recipes": [)" + recipe + "]") == "accepted");
+    CHECK(refused(R"(, "recipes": [)" + recipe + ", " + recipe + "]") ==
+          "/recipes/1/products: float8 is there twice; keep one");
   }
 
   TEST_CASE("a wrong spec is refused by key, value and limit") {

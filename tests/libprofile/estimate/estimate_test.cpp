@@ -253,13 +253,14 @@ TEST_SUITE("libprofile/estimate") {
     std::vector<LayerWork> works(3);
     for (const std::size_t l : {0, 1, 2})
       works[l].forward = {{.bytes = std::array{2e6, 8e6, 1e6}.at(l), .kernels = 1}};
-    const auto times = layer_times(works, {device, device.types.front(), trainer, {}, 1});
+    const auto times = layer_times(works, {device, device.types.front(), device.types.front(), trainer, {}, 1});
     CHECK(times[0].forward.count() == doctest::Approx(6e-6));
     CHECK(times[1].forward.count() == doctest::Approx(10e-6));
     CHECK(times[2].forward.count() == doctest::Approx(1e-6));
     // Without launches each takes its own time, and equal layers take equal bits.
     trainer.launch = Seconds(0);
-    CHECK(layer_times(works, {device, device.types.front(), trainer, {}, 1})[1].forward == Seconds(8e-6));
+    CHECK(layer_times(works, {device, device.types.front(), device.types.front(), trainer, {}, 1})[1].forward ==
+          Seconds(8e-6));
   }
 
   TEST_CASE("an all-reduce of a group takes 2 (t - 1) steps") {
@@ -270,11 +271,116 @@ TEST_SUITE("libprofile/estimate") {
     const Link link{.bandwidth = BytesPerSecond(1e9), .latency = Seconds(1e-5)};
     TrainerSpec trainer;
     const auto time = [&] {
-      return layer_times(works, {device, device.types.front(), trainer, link, 4})[0].forward.count();
+      return layer_times(works, {device, device.types.front(), device.types.front(), trainer, link, 4})[0]
+          .forward.count();
     };
     CHECK(time() == doctest::Approx(4.5e-3 + 120e-6));
     trainer.hidden_tensor = 0.75;  // products hide three quarters
     CHECK(time() == doctest::Approx((4.5e-3 + 120e-6) / 4));
+  }
+
+  TEST_CASE("a context group's gathers take their bytes and a latency each, but what attention hides") {
+    const DeviceSpec device = plain_device();
+    std::vector<LayerWork> works(1);
+    works[0].forward_gathers = {3, 3e6};
+    works[0].backward_gathers = {6, 6e6};
+    TrainerSpec trainer;
+    trainer.hidden_context = 0.5;
+    const Link link{.bandwidth = BytesPerSecond(1e9), .latency = Seconds(1e-5)};
+    const LayerTime time =
+        layer_times(works, {device, device.types.front(), device.types.front(), trainer, {}, 1, link})[0];
+    CHECK(time.forward.count() == doctest::Approx((3e-3 + 30e-6) / 2));
+    CHECK(time.input_gradient.count() == doctest::Approx((6e-3 + 60e-6) / 2));
+  }
+
+  TEST_CASE("products of blocks in a narrow type: rates, casts, what is kept, copies of weights") {
+    // Two blocks of 8 -> 16 -> 8 between two products in bfloat16; five samples.
+    Layer act = layer("block0.act", "relu");
+    const ModelGraph graph = chain({linear("first", 8), linear("block0.a", 16), act, linear("block0.b", 8),
+                                    linear("block1.a", 16), linear("last", 8)},
+                                   {{8}});
+    const ResolvedModel model = resolve(graph);
+    const WorkOptions wide{.dtype = DType::bfloat16, .micro_batch_size = 5};
+    WorkOptions options = wide;
+    options.dtype = NarrowType::mxfloat8;
+    options.recipe = {.products = NarrowType::mxfloat8, .cast_bytes = 4, .weight_copies = 2};
+    const auto narrow = layer_work(model, split_operations(model, 1), options);
+    const auto whole = layer_work(model, split_operations(model, 1), wide);
+    const double byte = 1 + 1.0 / 32;  // a scale for 32 numbers
+    for (const std::size_t l : {1, 3, 4}) {
+      INFO(l);
+      const double in = l == 3 ? 16 : 8, out = l == 3 ? 8 : 16, weights = 8 * 16, biases = out;
+      const auto& forward = narrow[l].forward;
+      REQUIRE(forward.size() == 2);
+      CHECK(forward[0].bytes == 4 * 5 * in);  // the cast
+      CHECK(forward[1].narrow);
+      CHECK(forward[1].products == whole[l].forward[0].products);
+      CHECK(forward[1].bytes == doctest::Approx(byte * (5 * in + weights + biases) + 2 * 5 * out));
+      // The output's gradient is cast once for both products that read it.
+      REQUIRE(narrow[l].input_gradient.size() == 2);
+      CHECK(narrow[l].input_gradient[0].bytes == 4 * 5 * out);
+      CHECK(narrow[l].weight_gradient[0].narrow);
+      CHECK(narrow[l].copies == doctest::Approx(2 * byte * (weights + biases)));
+      CHECK(narrow[l].saved == doctest::Approx(byte * 5 * in));
+    }
+    for (const std::size_t l : {0, 5}) {
+      CHECK(narrow[l].copies == 0);
+      CHECK(sum(narrow[l].forward).bytes == sum(whole[l].forward).bytes);
+      CHECK_FALSE(narrow[l].forward[0].narrow);
+    }
+    // Two products of one input cast it once, and keep one copy.
+    ModelGraph pair = chain({linear("first", 8), linear("block0.a", 8), linear("block0.b", 8)}, {{8}});
+    pair.layers[2].inputs = {"first"};
+    pair.layers.push_back(
+        {.name = "block0.sum", .op = "add", .inputs = {"block0.a", "block0.b"}, .attributes = {}});
+    pair.outputs = {"block0.sum"};
+    const ResolvedModel both = resolve(pair);
+    const auto shared = layer_work(both, split_operations(both, 1), options);
+    CHECK(shared[1].forward.size() == 2);
+    CHECK(shared[2].forward.size() == 1);
+    CHECK(shared[2].saved == 0);
+    CHECK(shared[2].input_gradient.size() == 2);  // each has a gradient of its own
+  }
+
+  TEST_CASE("a profile in a narrow type is one of bfloat16 whose products take that type's rate") {
+    DeviceSpec device = plain_device();
+    device.types.push_back({NarrowType::float8, 4e12, 1e12, 1, 0});
+    TrainerSpec trainer;
+    trainer.name = "test";
+    trainer.recipes = {{.products = NarrowType::float8, .cast_bytes = 0, .weight_copies = 1}};
+    const ModelGraph graph = chain({linear("block0.a", 4096), linear("block0.b", 4096)}, {{4096}});
+    const auto estimated = [&](RunType type) {
+      return estimate_profile(graph, device, {.micro_batch_sizes = {4096}, .dtype = type, .trainer = trainer});
+    };
+    const Profile half = estimated(DType::bfloat16), narrow = estimated(NarrowType::float8);
+    CHECK(narrow.dtype == DType::bfloat16);
+    CHECK(narrow.products == NarrowType::float8);
+    CHECK(narrow.device.peak_flops_per_s == 4e12);
+    CHECK(narrow.layers[0].parameters == half.layers[0].parameters);
+    CHECK(narrow.layers[0].buffers == Bytes(4096 * 4097));
+    CHECK(narrow.layers[1].points[0].forward.median.count() ==
+          doctest::Approx(half.layers[1].points[0].forward.median.count() / 4));
+    CHECK((parse_profile(dump_json(to_json(narrow))) == narrow));
+    CHECK_FALSE(to_json(half).contains("products"));
+    const auto refused = [&](const ModelGraph& model, RunType type) {
+      try {
+        estimate_profile(model, device, {.micro_batch_sizes = {1}, .dtype = type, .trainer = trainer});
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("accepted");
+    };
+    CHECK(refused(chain({linear("a", 3)}, {{4}}), NarrowType::float8) ==
+          "products in float8 are those with weights in blocks, such as block3, and the model has none; use "
+          "--dtype bfloat16");
+    CHECK(refused(graph, NarrowType::float4) ==
+          "device plain has no rates for float4, only for float32, bfloat16, float8; use --dtype, or add the "
+          "type "
+          "to its file");
+    device.types.push_back({NarrowType::float4, 8e12, 1e12, 1, 0});
+    CHECK(refused(graph, NarrowType::float4) ==
+          "trainer test has no recipe for float4; use --trainer nemo, --dtype bfloat16, or add recipes to its "
+          "file");
   }
 
   TEST_CASE("an update touches weights, gradients and state") {

@@ -105,6 +105,7 @@ TEST_SUITE("libprofile/estimate/measured_runs") {
   TEST_CASE("a wrong line is refused by number, column and value") {
     CHECK(refused("model,step\n") ==
           "line 1: unknown column \"step\"; use model, micro_batch, micro_batches, stages, replicas, tensor, "
+          "context, "
           "chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, "
           "card_bytes_per_s, "
           "card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran");
@@ -194,8 +195,16 @@ TEST_SUITE("libprofile/estimate/step_model") {
     }
     CHECK(two.message == 256 * 64 * 2);
     CHECK(refusal([] {
-            step(64, 4, {.stages = 3, .line = 7});
-          }).starts_with("line 7: 3 stages do not divide the 4 blocks of gpt2:layers=4"));
+            step(64, 4, {.stages = 4, .chunks = 2, .line = 7});
+          }).starts_with("line 7: 8 stages do not divide the 4 blocks of gpt2:layers=4"));
+    // Two more would divide: the first stage and the last have one block less, of three 1, 2 and 1.
+    const StepWork three = step(64, 4, {.stages = 3});
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      const std::string& name = layers[l].name;
+      const bool middle = name.starts_with("block1") || name.starts_with("block2");
+      const bool late = name.starts_with("block3") || name == "norm" || name == "head";
+      CHECK_MESSAGE(three.stage_of[l] == (late ? 2 : middle ? 1 : 0), name);
+    }
   }
 }
 

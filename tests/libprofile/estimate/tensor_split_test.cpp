@@ -1,6 +1,8 @@
 // Layers divided between the members of a tensor group: what each does, holds, keeps and exchanges.
 #include "libprofile/estimate/tensor_split.h"
 
+#include <nlohmann/json.hpp>
+
 #include "libprofile/core/error.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/estimate/layer_work.h"
@@ -142,6 +144,73 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
     CHECK(products(2) == doctest::Approx(products(1) / 2));
   }
 
+  TEST_CASE(
+      "members of a context group have samples by halves: as much of everything, and keys and values sent") {
+    const ResolvedModel model = resolve(pp::model::build_family(
+        "llama:layers=2,width=64,heads=4,kv_heads=2,head_width=16,hidden=128,vocabulary=1024,sequence=32"));
+    for (const int tensor : {1, 2}) {
+      const auto of = [&](std::int64_t samples, int context) {
+        return layer_work(model, split_operations(model, tensor, context),
+                          {.dtype = DType::bfloat16,
+                           .micro_batch_size = samples,
+                           .tensor_degree = tensor,
+                           .context_degree = context});
+      };
+      const auto alone = of(1, 1), group = of(4, 4);
+      int gathers = 0;
+      for (std::size_t l = 0; l < alone.size(); ++l) {
+        CHECK(group[l].saved == alone[l].saved);
+        CHECK(group[l].message == alone[l].message);
+        CHECK(group[l].forward_reductions.bytes == alone[l].forward_reductions.bytes);
+        double products[2] = {0, 0};
+        for (const Work& work : alone[l].forward) products[0] += work.products;
+        for (const Work& work : group[l].forward) products[1] += work.products;
+        CHECK(products[0] == products[1]);
+        CHECK(alone[l].forward_gathers.calls == 0);
+        if (group[l].forward_gathers.calls == 0) continue;
+        ++gathers;
+        // From three others 8 of 32 positions of 4 samples, keys and values of 2 heads of 16, two bytes.
+        CHECK(group[l].forward_gathers.calls == 3);
+        CHECK(group[l].forward_gathers.bytes == 3.0 * 4 * 8 * 2 * 2 * 16 * 2 / tensor);
+        CHECK(group[l].backward_gathers.bytes == 2 * group[l].forward_gathers.bytes);
+      }
+      CHECK(gathers == 2);
+    }
+  }
+
+  TEST_CASE("a profile of a context group says its size and what its own sum takes") {
+    EstimateOptions options{.micro_batch_sizes = {2}, .dtype = DType::bfloat16};
+    options.context_degree = 4;
+    options.context_link = Link{.bandwidth = BytesPerSecond(5e10)};
+    options.trainer.hidden_gradients = 0.25;
+    const Profile profile = estimate_profile(pp::model::build_family(kSmall), device(), options);
+    CHECK(profile.context_parallel.degree == 4);
+    CHECK(profile.context_parallel.sum_s_per_byte == doctest::Approx(0.75 * 2 * 3 / 4.0 / 5e10));
+    CHECK(group_size(profile) == 4);
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+    // Weights are whole: of a member as of a device alone.
+    CHECK(layer_of(profile, "block0.fc1").parameters ==
+          layer_of(estimated(kSmall, 1), "block0.fc1").parameters);
+    const auto refused = [&](const std::string& model, int context) {
+      options.context_degree = context;
+      try {
+        estimate_profile(pp::model::build_family(model), device(), options);
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::usage);
+        return std::string(error.what());
+      }
+      return std::string("accepted");
+    };
+    CHECK(
+        refused(kSmall, 3) ==
+        "samples of 32 tokens are not 2 x 3 equal slices, two for each of 3 devices; use a language model with "
+        "--context a multiple of 6, or another --context-parallel");
+    CHECK(
+        refused("vgg16:image=32,classes=10", 2) ==
+        "layer features.0 is conv2d, which 2 devices cannot divide; use --context-parallel 1, or a transformer "
+        "of linear and attention layers");
+  }
+
   TEST_CASE("what devices cannot divide is refused by layer and number") {
     CHECK(refusal(kSmall, 3) ==
           "layer block0.attention has num_heads 4, which 3 devices cannot divide; use a tensor degree that "
@@ -166,10 +235,9 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
     } catch (const Error& error) {
       text = error.what();
     }
-    CHECK(
-        text ==
-        "device plain does not say how the 2 devices of a tensor group are linked; give --tensor-link, such as "
-        "300GB/s, or add tensor_link to its file");
+    CHECK(text ==
+          "device plain does not say how the 2 devices of a group are linked; give --tensor-link, such as "
+          "300GB/s, or add tensor_link to its file");
   }
 }
 

@@ -1,9 +1,9 @@
 // How much work the searches do between two looks at whether to go on.
 #include "libplan/cost/graph.h"
 #include "libplan/cost/recompute.h"
+#include "libplan/search/exact/any_order.h"
 #include "libplan/search/exact/bottleneck.h"
 #include "libprofile/core/index.h"
-#include "tests/libplan/search/exact/lattice_search.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
 #include "tests/support/doctest.h"
@@ -60,7 +60,7 @@ TEST_CASE("the search over down-sets looks at the clock for every set, and can b
   test::ProfileSpec spec;
   spec.layers.assign(24, {1, 1, 0, 0, 0, 0, 0});
   for (int l = 0; l < 22; ++l) spec.edges.emplace_back(l, l + 2);
-  const auto lattice = make_lattice(make_graph(test::make_profile(spec)));
+  const auto lattice = make_lattice(make_graph(test::make_profile(spec)), 4096);
   REQUIRE(lattice);
   REQUIRE(lattice->size() == 169);
   const int boundaries = lattice->size() - 1;
@@ -72,11 +72,11 @@ TEST_CASE("the search over down-sets looks at the clock for every set, and can b
   space.layers = boundaries;
   space.devices = 3;
   space.stop = cost.stop();
-  CHECK(search_lattice_bottleneck(*lattice, space, cost).feasible());
+  CHECK(search_any_order(*lattice, space, cost).feasible());
   CHECK(cost.most() > 0);
   CHECK(cost.most() <= 3 * lattice->size());
   space.stop = {[] { return false; }};
-  CHECK_THROWS_AS(search_lattice_bottleneck(*lattice, space, cost), SearchStopped);
+  CHECK_THROWS_AS(search_any_order(*lattice, space, cost), SearchStopped);
 }
 
 }  // namespace pp::plan

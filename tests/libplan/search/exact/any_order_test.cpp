@@ -1,4 +1,4 @@
-#include "tests/libplan/search/exact/lattice_search.h"
+#include "libplan/search/exact/any_order.h"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 #include "tests/libplan/search/graphs.h"
 #include "tests/support/doctest.h"
 
-TEST_SUITE_BEGIN("libplan/search/exact/lattice_search");
+TEST_SUITE_BEGIN("libplan/search/exact/any_order");
 
-namespace pp::plan::lattice_search_test {
+namespace pp::plan::any_order_test {
 namespace {
 
 using test::for_each_staging;
@@ -27,13 +27,14 @@ doctest::Approx exactly(double value) { return doctest::Approx(value).epsilon(1e
 const Link kLink{BytesPerSecond(1e9), Seconds(1e-4)};
 const OptimizerCost kOptimizer{1, 1e-10, 0.25};
 const OperationCost kFixed{0.5, 0.75};
+constexpr std::size_t kSets = 4096;
 
 /// A profile with everything a search over its down-sets needs.
 struct Instance {
   explicit Instance(const Profile& profile)
       : graph(make_graph(profile)),
         model(price_model(profile, std::vector<int>{1}, {})),
-        lattice(make_lattice(graph).value()),
+        lattice(make_lattice(graph, kSets).value()),
         chain(make_lattice_chain(graph, lattice, model.layers, model.loss, kOptimizer)) {
     chain.fixed = kFixed;
   }
@@ -59,14 +60,13 @@ ChainCost load_of(const Instance& instance, const SearchSpace& space, LoadKind k
 /// Period and J written out for one staging with replicas.
 struct Price {
   double period = 0;      ///< asynchronous, of one update
-  double step = 0;        ///< J = theta + G
   double step_bound = 0;  ///< certificate of the steady step
 };
 
 Price price(const Instance& instance, const Stages& stages, const std::vector<int>& replicas,
             int micro_batches) {
   Price result;
-  double theta = 0, way = 0, before = 0, whole = 0;
+  double before = 0, whole = 0;
   for (const LayerPrice& layer : instance.model.layers) whole += layer.forward + layer.backward;
   std::vector<bool> done(at(instance.graph.size()), false);
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -83,8 +83,6 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     const double all_reduce =
         cheapest(std::array{ring_all_reduce(q, kLink), tree_all_reduce(q, kLink)}, Reduction{weights});
     const double update = weights * 1e-10 + 0.25;  // kOptimizer
-    way += f + b;
-    theta = std::max(theta, (n - 1) * (f + b) + all_reduce + update);
     result.period = std::max(result.period, (n * (f + b) + all_reduce + update) * micro_batches / (n * q));
     // On the way to a stage the bound counts the fixed costs of that stage only.
     result.step_bound =
@@ -93,35 +91,27 @@ Price price(const Instance& instance, const Stages& stages, const std::vector<in
     before += f + b - 1.25;
 
     double bytes = 0;
-    int tensors = 0;
     for (int l = 0; l < instance.graph.size() && s + 1 < stages.size(); ++l) {
       const auto layer = at(l);
       const auto open = [&](int reader) { return !done[at(reader)]; };
       if (!done[layer] || std::ranges::none_of(instance.graph.layers[layer].consumers, open)) continue;
       bytes += static_cast<double>(instance.model.layers[layer].output);
-      ++tensors;
     }
     const double transfer = bytes / 1e9;
-    way += 2 * (transfer + tensors * 1e-4);
-    for (std::size_t side = s; side < s + 2 && side < stages.size(); ++side) {
-      const double busiest = (micro_batches + replicas[side] - 1) / replicas[side];
-      theta = std::max(theta, (busiest - 1) * transfer);
+    for (std::size_t side = s; side < s + 2 && side < stages.size(); ++side)
       result.period = std::max(result.period, micro_batches * transfer / replicas[side]);
-    }
   }
-  result.step = theta + way;
   return result;
 }
 
 /// The least of every price over all stagings and replicas on at most `devices` devices.
 Price cheapest(const Instance& instance, int devices, int micro_batches) {
-  Price least{1e9, 1e9, 1e9};
+  Price least{1e9, 1e9};
   for (int stages = 1; stages <= std::min(devices, instance.graph.size()); ++stages) {
     for_each_staging(instance.graph, stages, [&](const Stages& sets) {
       test::for_each_replicas(stages, devices, micro_batches, [&](const std::vector<int>& replicas) {
         const Price one = price(instance, sets, replicas, micro_batches);
         least.period = std::min(least.period, one.period);
-        least.step = std::min(least.step, one.step);
         least.step_bound = std::min(least.step_bound, one.step_bound);
       });
     });
@@ -148,7 +138,7 @@ TEST_CASE("the diamond's lattice: six sets, what they come to and what crosses t
   // 0: {}, 1: s, 2: sa, 3: sb, 4: sab, 5: all.
   const Instance instance(diamond());
   REQUIRE(instance.lattice.size() == 6);
-  CHECK(instance.lattice.ends[2] == std::vector<int>{4, 5});
+  CHECK(instance.lattice.waists == std::vector<int>{0, 1, 4, 5});
   CHECK(instance.chain.upto[3].times.forward == exactly(0.017));
   CHECK(instance.chain.upto[4].parameters == 60);
   // s is read by b while only a is done; a alone waits for c.
@@ -159,36 +149,32 @@ TEST_CASE("the diamond's lattice: six sets, what they come to and what crosses t
   CHECK(activations(instance.chain.least_out) == std::vector<double>{0, 100, 200, 300, 200, 0});
 }
 
-TEST_CASE("the diamond on two devices takes 14 ms beside the fixed costs, and its order is named") {
+TEST_CASE("the diamond on two devices takes 14 ms beside the fixed costs, and the sets of its stages") {
   // s and b behind one another would be 17; {s, a} and {b, c} are 10 and 14, {s, b}, {a, c} 17 and 7 (README).
   const Instance instance(diamond());
   SearchSpace space = space_of(instance, 2, 1);
   space.max_replicas = 1;
   const BottleneckResult best =
-      search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, LoadKind::period, 1));
+      search_any_order(instance.lattice, space, load_of(instance, space, LoadKind::period, 1));
   CHECK(best.value == exactly(0.014 + 70 * 1e-10 + 0.5 + 0.75 + 0.25));  // b and c have 70 bytes to update
-  const LinearPartition stages = linear(instance.lattice, best.partition, 4);
-  CHECK(stages.order == std::vector<int>{0, 1, 2, 3});
-  CHECK(stages.partition == Partition{{0, 2, 1}, {2, 4, 1}});
+  CHECK(best.partition == Partition{{0, 2, 1}, {2, 5, 1}});
 }
 
 TEST_CASE("no set parts layers that share weights") {
   PlanGraph graph = make_graph(diamond());
   graph.tied = {{1, 3}};  // a and c, so b is with them
-  const Lattice lattice = make_lattice(graph).value();
+  const Lattice lattice = make_lattice(graph, kSets).value();
   REQUIRE(lattice.size() == 4);  // {}, s, sb, all
   CHECK(layers_between(lattice.sets[1], lattice.sets[2], 4) == std::vector<int>{2});
 }
 
-TEST_CASE("too many sets or pairs: no lattice") {
+TEST_CASE("too many sets: no lattice") {
   const PlanGraph graph = make_graph(diamond());
-  CHECK_FALSE(make_lattice(graph, {.sets = 5}).has_value());
-  // {} < 5 others, s < 4, sa < 2, sb < 2, sab < 1.
-  CHECK_FALSE(make_lattice(graph, {.pairs = 13}).has_value());
-  CHECK(make_lattice(graph, {.pairs = 14}).has_value());
+  CHECK_FALSE(make_lattice(graph, 5).has_value());
+  CHECK(make_lattice(graph, 6).has_value());
 }
 
-TEST_CASE("period, J and bound equal brute force over all down-set chains") {
+TEST_CASE("period and bound equal brute force over all down-set chains") {
   Random random(41);
   for (int round = 0; round < 3000; ++round) {
     CAPTURE(round);
@@ -198,20 +184,11 @@ TEST_CASE("period, J and bound equal brute force over all down-set chains") {
     const SearchSpace space = space_of(instance, devices, micro_batches);
     const auto load = [&](LoadKind kind) { return load_of(instance, space, kind, micro_batches); };
     const Price least = cheapest(instance, devices, micro_batches);
-    REQUIRE(search_lattice_bottleneck(instance.lattice, space, load(LoadKind::period)).value ==
-            exactly(least.period));
-    REQUIRE(search_lattice_bottleneck(instance.lattice, space, load(LoadKind::step_bound)).value ==
+    REQUIRE(search_any_order(instance.lattice, space, load(LoadKind::period)).value == exactly(least.period));
+    REQUIRE(search_any_order(instance.lattice, space, load(LoadKind::step_bound)).value ==
             exactly(least.step_bound));
-    REQUIRE(search_lattice_points(instance.lattice, space, load(LoadKind::step)).objective ==
-            exactly(least.step));
-    const auto within = [&](double share) {
-      return search_lattice_points(instance.lattice, space, load(LoadKind::step), share * least.step)
-          .feasible();
-    };
-    REQUIRE(within(1 + 1e-9));
-    REQUIRE_FALSE(within(1 - 1e-9));
     const auto bound = [&](double share) {
-      return lattice_bound(instance.lattice, space, load(LoadKind::step_bound), share * least.step_bound);
+      return any_order_bound(instance.lattice, space, load(LoadKind::step_bound), share * least.step_bound);
     };
     REQUIRE(bound(1.1) == exactly(least.step_bound));
     REQUIRE(bound(0.9) <= exactly(least.step_bound));
@@ -232,13 +209,13 @@ TEST_CASE("stage counts and replicas that are asked for are kept") {
       least = std::min(least, price(instance, sets, space.replicas, 4).period);
     });
     const BottleneckResult best =
-        search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, LoadKind::period, 4));
+        search_any_order(instance.lattice, space, load_of(instance, space, LoadKind::period, 4));
     REQUIRE(best.value == exactly(least));
     CHECK(replicas_of(best.partition) == space.replicas);
     space.exact_stages = 0;
     space.replicas.clear();
     space.max_stages = 2;
-    CHECK(search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, LoadKind::period, 4))
+    CHECK(search_any_order(instance.lattice, space, load_of(instance, space, LoadKind::period, 4))
               .partition.size() <= 2);
   }
 }
@@ -266,12 +243,12 @@ TEST_CASE("the bound without an order is below the one over all of them") {
                             .cluster = cluster};
       const LoadKind kind = synchronous ? LoadKind::step_bound : LoadKind::period_bound;
       const double over_all =
-          search_lattice_bottleneck(instance.lattice, space, load_of(instance, space, kind, 4)).value;
+          search_any_order(instance.lattice, space, load_of(instance, space, kind, 4)).value;
       CHECK(order_free_bound(what, space) <= over_all * (1 + 1e-12));
     }
   }
 }
 
-}  // namespace pp::plan::lattice_search_test
+}  // namespace pp::plan::any_order_test
 
 TEST_SUITE_END();

@@ -1,6 +1,7 @@
-#include "tests/libplan/search/lattice.h"
+#include "libplan/cost/lattice.h"
 
 #include <algorithm>
+#include <set>
 
 #include "libprofile/core/index.h"
 
@@ -95,17 +96,53 @@ class Boundary {
 
 }  // namespace
 
-std::optional<Lattice> make_lattice(const PlanGraph& graph, const LatticeLimits& limits) {
-  Lattice lattice{down_sets(graph, limits.sets), {}};
+std::vector<int> layers_between(const LayerSet& begin, const LayerSet& end, int layers) {
+  std::vector<int> result;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (end.has(layer) && !begin.has(layer)) result.push_back(layer);
+  }
+  return result;
+}
+
+std::vector<LayerSet> down_sets(const PlanGraph& graph, std::size_t most) {
+  const auto ready = [&](const LayerSet& done, int layer) {
+    const std::vector<int>& producers = graph.layers[at(layer)].producers;
+    return !done.has(layer) &&
+           std::all_of(producers.begin(), producers.end(), [&](int producer) { return done.has(producer); });
+  };
+  std::vector<LayerSet> all{LayerSet(graph.size())};
+  std::set<LayerSet> same_size(all.begin(), all.end());
+  for (int size = 0; size < graph.size(); ++size) {
+    std::set<LayerSet> larger;
+    for (const LayerSet& done : same_size) {
+      for (int layer = 0; layer < graph.size(); ++layer) {
+        if (!ready(done, layer)) continue;
+        LayerSet grown = done;
+        grown.add(layer);
+        larger.insert(std::move(grown));
+      }
+      if (all.size() + larger.size() > most) return {};
+    }
+    all.insert(all.end(), larger.begin(), larger.end());
+    same_size = std::move(larger);
+  }
+  return all;
+}
+
+std::optional<Lattice> make_lattice(const PlanGraph& graph, std::size_t most) {
+  Lattice lattice{down_sets(graph, most), {}};
   std::erase_if(lattice.sets, [&](const LayerSet& set) { return !parts_no_group(graph, set); });
   if (lattice.sets.empty()) return std::nullopt;
-  std::size_t pairs = 0;
-  lattice.ends.resize(lattice.sets.size());
-  for (int begin = 0; begin < lattice.size(); ++begin) {
-    for (int end = begin + 1; end < lattice.size(); ++end) {
-      if (lattice.sets[at(end)].contains(lattice.sets[at(begin)])) lattice.ends[at(begin)].push_back(end);
-    }
-    if ((pairs += lattice.ends[at(begin)].size()) > limits.pairs) return std::nullopt;
+  std::vector<char> inside_later(lattice.sets.size(), 1);
+  LayerSet common = lattice.sets.back();
+  for (int k = lattice.size() - 1; k >= 0; --k) {
+    inside_later[at(k)] = common.contains(lattice.sets[at(k)]);
+    common &= lattice.sets[at(k)];
+  }
+  LayerSet met = lattice.sets.front();
+  for (int k = 0; k < lattice.size(); ++k) {
+    if (inside_later[at(k)] && lattice.sets[at(k)].contains(met)) lattice.waists.push_back(k);
+    met |= lattice.sets[at(k)];
   }
   return lattice;
 }
