@@ -14,6 +14,7 @@
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/model/families/families.h"
+#include "librun/documents.h"
 
 namespace pp::profile_tool {
 
@@ -135,7 +136,7 @@ void write_all(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   for (const std::string_view name : schema_names()) {
     cli::Output output(directory / (std::string(name) + ".schema.json"));
-    output.write(dump_json(document_schema(name)));
+    output.write(dump_json(document_schema(name, document_keys())));
   }
 }
 
@@ -143,7 +144,7 @@ void schema(const SchemaOptions& options) {
   if (options.document.empty() == options.directory.empty())
     throw Error(ErrorKind::usage, "schema: name a document, or --directory for all of them");
   if (!options.directory.empty()) return write_all(options.directory);
-  const Json schema = document_schema(options.document);
+  const Json schema = document_schema(options.document, document_keys());
   cli::Output output(options.output);
   output.write(dump_json(schema));
 }

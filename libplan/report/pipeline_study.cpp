@@ -1,4 +1,4 @@
-// A study as JSON and CSV.
+// A study as JSON and CSV; the keys of pp.stage-times.
 #include "libplan/report/pipeline_study.h"
 
 #include <algorithm>
@@ -9,10 +9,59 @@
 #include "libplan/report/sweep.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/json_fields.h"
 
 namespace pp::plan {
 
 namespace {
+
+constexpr Object kStageTimeRow{
+    "stage_time_row",
+    key<&StageTimeRow::micro_batches>("micro_batches", {.min = 1}),
+    key<&StageTimeRow::stages>("stages_s", {.min = 1e-12}),
+    optional<&StageTimeRow::printed>("printed_efficiency", kShare),
+};
+
+/// As many stages everywhere, more and more micro-batches.
+void check_rows(StageTimeTable& table, ObjectReader& reader) {
+  if (table.rows.empty()) reader.fail("rows", "has no entry; give the stages at one number of micro-batches");
+  auto row = table.rows.begin();
+  look_at_each(reader, "rows", [&](ObjectReader& member) {
+    const std::size_t stages = table.rows.front().stages.size();
+    if (row->stages.empty()) member.fail("stages_s", "has no entry; give the time of every stage");
+    if (row->stages.size() != stages) {
+      member.fail("stages_s", "has " + std::to_string(row->stages.size()) + " stages, the first row " +
+                                  std::to_string(stages) + "; make them agree");
+    }
+    if (row != table.rows.begin() && row->micro_batches <= (row - 1)->micro_batches) {
+      member.fail("micro_batches", std::to_string(row->micro_batches) + " does not come after " +
+                                       std::to_string((row - 1)->micro_batches) +
+                                       "; list them in ascending order");
+    }
+    ++row;
+  });
+}
+
+constexpr Object kStageTimeTable{
+    "stage_time_table",
+    key<&StageTimeTable::title>("title"),
+    optional<&StageTimeTable::remark>("remark"),
+    key<&StageTimeTable::rows>("rows", kStageTimeRow),
+    optional<&StageTimeTable::printed_mean>("printed_mean_efficiency", kShare),
+    check<check_rows>(),
+};
+
+void check_stage_time_tables(StageTimeTables& times, ObjectReader& reader) {
+  if (times.tables.empty()) reader.fail("tables", "has no entry; give one table of stage times");
+}
+
+constexpr Object kStageTimes{
+    "stage-times",
+    key<&StageTimeTables::name>("name"),
+    key<&StageTimeTables::source>("source"),
+    key<&StageTimeTables::tables>("tables", kStageTimeTable),
+    check<check_stage_time_tables>(),
+};
 
 StudyRow study(const StageTimeRow& times) {
   StudyRow row{.micro_batches = times.micro_batches, .stages = times.stages};
@@ -102,6 +151,21 @@ CheckedFigure check_printed(double printed, double recomputed) {
   const double digits = std::round(unit * printed);
   if (std::round(unit * recomputed) == digits) return {printed, Printed::agrees};
   return {printed, std::floor(unit * recomputed) == digits ? Printed::cut_off : Printed::wrong};
+}
+
+Keys stage_times_keys() { return keys_of(kStageTimes); }
+
+StageTimeTables stage_times_from_json(const Json& json) { return document_from_json(kStageTimes, json); }
+
+Json to_json(const StageTimeTables& times) { return document_json(kStageTimes, times); }
+
+std::variant<StageTimeTables, Profile> parse_study_input(std::string_view text) {
+  const Json json = parse_json(text);
+  const std::string format = ObjectReader(json, {}).text("format");
+  if (format == "pp.stage-times") return stage_times_from_json(json);
+  if (format == "pp.profile") return profile_from_json(json);
+  throw Error(ErrorKind::data,
+              "/format: is \"" + format + "\"; a study reads a \"pp.profile\" or a \"pp.stage-times\"");
 }
 
 Json to_json(const PipelineStudy& study) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/enum_names.h"
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 #include "libprofile/core/profile.h"
 
 namespace pp::plan {
@@ -115,6 +115,7 @@ PipelineStudy study(const StageTimeTables& times);
 /// A figure of the source beside ours, both 0..1, at kEfficiencyDigits of a percent.
 CheckedFigure check_printed(double printed, double recomputed);
 
+Keys stage_times_keys();
 StageTimeTables stage_times_from_json(const Json& json);
 Json to_json(const StageTimeTables& times);
 /// What `pp-plan study` reads: a pp.stage-times or a pp.profile. Throws pp::Error (data).

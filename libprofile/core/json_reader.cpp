@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "libprofile/core/fields.h"
 #include "libprofile/core/text.h"
 
 namespace pp {
@@ -31,11 +32,11 @@ std::int64_t most(IntegerRange range) { return is_open(range) ? kMostInteger : r
 double most(NumberRange range) { return is_open(range) ? kMostNumber : range.max; }
 
 /// Those limits are named only to who exceeds them.
-std::string describe(IntegerRange range, bool exceeded = false) {
+std::string describe_limits(IntegerRange range, bool exceeded) {
   const std::string from = "an integer from " + std::to_string(range.min);
   return is_open(range) && !exceeded ? from + " upwards" : from + " to " + std::to_string(most(range));
 }
-std::string describe(NumberRange range, bool exceeded = false) {
+std::string describe_limits(NumberRange range, bool exceeded) {
   const std::string from = "a number from " + number_text(range.min);
   return is_open(range) && !exceeded ? from + " upwards" : from + " to " + number_text(most(range));
 }
@@ -45,38 +46,61 @@ bool exceeds(const Json& json, Range range) {
   return json.is_number() && json.get<double>() > static_cast<double>(most(range));
 }
 
-[[noreturn]] void fail_at(const std::string& pointer, const std::string& message) {
+}  // namespace
+
+namespace detail {
+
+std::string describe(IntegerRange range) { return describe_limits(range, false); }
+std::string describe(NumberRange range) { return describe_limits(range, false); }
+
+void fail_at(const std::string& pointer, const std::string& message) {
   throw Error(ErrorKind::data, pointer.empty() ? message : pointer + ": " + message);
 }
 
-std::int64_t to_integer(const Json& json, const std::string& pointer, IntegerRange range) {
+std::int64_t integer_at(const Json& json, const std::string& pointer, IntegerRange range) {
   // An unsigned value is above 2^63 - 1 exactly when its signed reading is negative.
   const bool fits = json.is_number_integer() && !(json.is_number_unsigned() && json.get<std::int64_t>() < 0);
   if (fits) {
     const auto value = json.get<std::int64_t>();
     if (value >= range.min && value <= most(range)) return value;
   }
-  fail_at(pointer, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
+  fail_at(pointer, "must be " + describe_limits(range, exceeds(json, range)) + ", not " + found(json));
 }
 
-double to_number(const Json& json, const std::string& pointer, NumberRange range) {
+double number_at(const Json& json, const std::string& pointer, NumberRange range) {
   if (json.is_number()) {
     const auto value = json.get<double>();
     if (value >= range.min && value <= most(range)) return value;
   }
-  fail_at(pointer, "must be " + describe(range, exceeds(json, range)) + ", not " + found(json));
+  fail_at(pointer, "must be " + describe_limits(range, exceeds(json, range)) + ", not " + found(json));
 }
 
-std::string to_text(const Json& json, const std::string& pointer) {
+std::string text_at(const Json& json, const std::string& pointer) {
   if (!json.is_string()) fail_at(pointer, "must be a string, not " + found(json));
   return json.get<std::string>();
 }
 
-}  // namespace
-
-ObjectReader::ObjectReader(const Json& json, std::string pointer) : json_(json), pointer_(std::move(pointer)) {
-  if (!json_.is_object()) fail("must be an object, not " + found(json_));
+bool boolean_at(const Json& json, const std::string& pointer) {
+  if (!json.is_boolean()) fail_at(pointer, "must be true or false, not " + found(json));
+  return json.get<bool>();
 }
+
+const Json& array_at(const Json& json, const std::string& pointer) {
+  if (!json.is_array()) fail_at(pointer, "must be an array, not " + found(json));
+  return json;
+}
+
+const Json& object_at(const Json& json, const std::string& pointer) {
+  if (!json.is_object()) fail_at(pointer, "must be an object, not " + found(json));
+  return json;
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+ObjectReader::ObjectReader(const Json& json, std::string pointer)
+    : json_(object_at(json, pointer)), pointer_(std::move(pointer)) {}
 
 bool ObjectReader::has(std::string_view key) {
   if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.emplace_back(key);
@@ -89,34 +113,30 @@ const Json& ObjectReader::at(std::string_view key, std::string_view expected) {
 }
 
 std::string ObjectReader::text(std::string_view key) {
-  return to_text(at(key, "a string"), append_pointer(pointer_, key));
+  return text_at(at(key, "a string"), append_pointer(pointer_, key));
 }
 
 bool ObjectReader::boolean(std::string_view key) {
-  const Json& json = at(key, "true or false");
-  if (!json.is_boolean()) fail(key, "must be true or false, not " + found(json));
-  return json.get<bool>();
+  return boolean_at(at(key, "true or false"), append_pointer(pointer_, key));
 }
 
 std::int64_t ObjectReader::integer(std::string_view key, IntegerRange range) {
-  return to_integer(at(key, describe(range)), append_pointer(pointer_, key), range);
+  return integer_at(at(key, describe(range)), append_pointer(pointer_, key), range);
 }
 
 double ObjectReader::number(std::string_view key, NumberRange range) {
-  return to_number(at(key, describe(range)), append_pointer(pointer_, key), range);
+  return number_at(at(key, describe(range)), append_pointer(pointer_, key), range);
 }
 
 const Json& ObjectReader::array(std::string_view key) {
-  const Json& json = at(key, "an array");
-  if (!json.is_array()) fail(key, "must be an array, not " + found(json));
-  return json;
+  return array_at(at(key, "an array"), append_pointer(pointer_, key));
 }
 
 std::vector<std::string> ObjectReader::texts(std::string_view key) {
   std::vector<std::string> values;
   const std::string pointer = append_pointer(pointer_, key);
   for (const Json& element : array(key)) {
-    values.push_back(to_text(element, append_pointer(pointer, std::to_string(values.size()))));
+    values.push_back(text_at(element, append_pointer(pointer, std::to_string(values.size()))));
   }
   return values;
 }
@@ -125,7 +145,7 @@ std::vector<std::int64_t> ObjectReader::integers(std::string_view key, IntegerRa
   std::vector<std::int64_t> values;
   const std::string pointer = append_pointer(pointer_, key);
   for (const Json& element : array(key)) {
-    values.push_back(to_integer(element, append_pointer(pointer, std::to_string(values.size())), range));
+    values.push_back(integer_at(element, append_pointer(pointer, std::to_string(values.size())), range));
   }
   return values;
 }
@@ -134,7 +154,7 @@ std::vector<double> ObjectReader::numbers(std::string_view key, NumberRange rang
   std::vector<double> values;
   const std::string pointer = append_pointer(pointer_, key);
   for (const Json& element : array(key)) {
-    values.push_back(to_number(element, append_pointer(pointer, std::to_string(values.size())), range));
+    values.push_back(number_at(element, append_pointer(pointer, std::to_string(values.size())), range));
   }
   return values;
 }
@@ -156,10 +176,9 @@ void ObjectReader::objects(std::string_view key, const std::function<void(Object
 }
 
 void ObjectReader::members(std::string_view key, const ReadMember& read) {
-  const Json& json = at(key, "an object");
-  if (!json.is_object()) fail(key, "must be an object, not " + found(json));
   const std::string pointer = append_pointer(pointer_, key);
-  for (const auto& [name, value] : json.items()) read(name, value, append_pointer(pointer, name));
+  for (const auto& [name, value] : object_at(at(key, "an object"), pointer).items())
+    read(name, value, append_pointer(pointer, name));
 }
 
 const Json& ObjectReader::raw(std::string_view key) { return at(key, "see the document's description"); }

@@ -5,52 +5,81 @@
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/hash.h"
+#include "libprofile/core/shared_fields.h"
 
 namespace pp {
 namespace {
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 
-KernelChoice read_choice(ObjectReader& reader) {
-  KernelChoice choice;
-  KernelKey& key = choice.key;
-  key.task = reader.enumerator<KernelTask>("task");
-  key.dtype = reader.enumerator<DType>("dtype");
-  if (is_product(key.task)) key.layout = reader.enumerator<ProductLayout>("layout");
-  const std::vector<std::int64_t> sizes = reader.integers("sizes", {.min = 0, .max = kLargest});
-  if (sizes.size() != size_count(key.task)) {
-    reader.fail("sizes", "has " + std::to_string(sizes.size()) + " numbers; a " +
-                             std::string(name_of(key.task)) + " has " + std::to_string(size_count(key.task)));
-  }
-  std::ranges::copy(sizes, key.sizes.begin());
-  choice.kernel = reader.enumerator<Kernel>("kernel");
-  const auto [first, second] = kernels_of(key.task);
-  if (choice.kernel != first && choice.kernel != second) {
-    reader.fail("kernel", "is " + std::string(name_of(choice.kernel)) + "; a " +
-                              std::string(name_of(key.task)) + " takes " + std::string(name_of(first)) +
-                              " or " + std::string(name_of(second)));
-  }
-  if (!reader.has("seconds")) return choice;
-  reader.object("seconds", [&](ObjectReader& member) {
-    choice.measured = {Seconds(member.number(name_of(first))), Seconds(member.number(name_of(second)))};
-  });
-  return choice;
+/// The names of a task's two kernels, which are keys.
+std::array<std::string, 2> names_of(KernelTask task) {
+  const auto [first, second] = kernels_of(task);
+  return {std::string(name_of(first)), std::string(name_of(second))};
 }
 
-Json choice_json(const KernelChoice& choice) {
-  const KernelKey& key = choice.key;
-  Json json{{"task", name_of(key.task)}, {"dtype", name_of(key.dtype)}};
-  if (is_product(key.task)) json["layout"] = name_of(key.layout);
-  json["sizes"] = std::span(key.sizes).first(size_count(key.task));
-  json["kernel"] = name_of(choice.kernel);
-  if (!choice.measured) return json;
-  const auto [first, second] = kernels_of(key.task);
-  json["seconds"] = {{name_of(first), (*choice.measured)[0].count()},
-                     {name_of(second), (*choice.measured)[1].count()}};
-  return json;
+/// An array of kernels as a value of its own.
+Field list_of_kernels() {
+  Field field;
+  field.keys = keys_of(kKernel);
+  return field;
 }
 
 }  // namespace
+
+const ValueType kKernelSizes{
+    .read =
+        [](const Field& field, const Json& json, const std::string& pointer, void* to) {
+          KernelKey& key = *static_cast<KernelKey*>(to);
+          Field numbers = field;
+          numbers.integers = {0, kLargest};
+          std::vector<std::int64_t> sizes;
+          detail::read_value<std::vector<std::int64_t>>(numbers, json, pointer, &sizes);
+          if (sizes.size() != size_count(key.task)) {
+            const std::string task(name_of(key.task));
+            detail::fail_at(pointer, "has " + std::to_string(sizes.size()) + " numbers; a " + task + " has " +
+                                         std::to_string(size_count(key.task)));
+          }
+          std::ranges::copy(sizes, key.sizes.begin());
+        },
+    .write = [](const Field&, const void* from) -> Json {
+      const auto& key = *static_cast<const KernelKey*>(from);
+      return std::span(key.sizes).first(size_count(key.task));
+    },
+    .schema = detail::value_schema<std::vector<std::int64_t>>,
+    .expected = detail::value_expected<std::vector<std::int64_t>>};
+
+const ValueType kKernelSeconds{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          KernelChoice& choice = *static_cast<KernelChoice*>(to);
+          ObjectReader reader(json, pointer);
+          const auto [first, second] = names_of(choice.key.task);
+          choice.measured = {Seconds(reader.number(first)), Seconds(reader.number(second))};
+          reader.finish();
+        },
+    .write = [](const Field&, const void* from) -> Json {
+      const auto& choice = *static_cast<const KernelChoice*>(from);
+      const auto [first, second] = names_of(choice.key.task);
+      return {{first, (*choice.measured)[0].count()}, {second, (*choice.measured)[1].count()}};
+    },
+    .schema = [](const Field&) -> Json {
+      return {{"type", "object"}, {"additionalProperties", detail::number_schema({})}};
+    }};
+
+void check_kernel(const KernelChoice& choice, ObjectReader& reader) {
+  const auto [first, second] = kernels_of(choice.key.task);
+  if (choice.kernel == first || choice.kernel == second) return;
+  const auto names = names_of(choice.key.task);
+  reader.fail("kernel", "is " + std::string(name_of(choice.kernel)) + "; a " +
+                            std::string(name_of(choice.key.task)) + " takes " + names[0] + " or " + names[1]);
+}
+
+void sort_kernels(std::vector<KernelChoice>& choices, ObjectReader& reader) {
+  std::ranges::sort(choices, {}, &KernelChoice::key);
+  if (std::ranges::adjacent_find(choices, {}, &KernelChoice::key) != choices.end())
+    reader.fail("kernels", "has two entries of the same task, type, layout and sizes; keep one");
+}
 
 std::vector<KernelChoice> effective(std::span<const KernelChoice> choices) {
   std::vector<KernelChoice> kept;
@@ -70,17 +99,15 @@ std::string name_of_kernels(std::span<const KernelChoice> choices) {
 std::vector<KernelChoice> kernels_from_json(ObjectReader& reader) {
   std::vector<KernelChoice> choices;
   if (!reader.has("kernels")) return choices;
-  reader.objects("kernels", [&](ObjectReader& member) { choices.push_back(read_choice(member)); });
-  std::ranges::sort(choices, {}, &KernelChoice::key);
-  if (std::ranges::adjacent_find(choices, {}, &KernelChoice::key) != choices.end())
-    reader.fail("kernels", "has two entries of the same task, type, layout and sizes; keep one");
+  const std::string pointer = append_pointer(reader.pointer(), "kernels");
+  detail::read_value<std::vector<KernelChoice>>(list_of_kernels(), reader.raw("kernels"), pointer, &choices);
+  sort_kernels(choices, reader);
   return choices;
 }
 
 void add_kernels(Json& json, std::span<const KernelChoice> choices) {
-  if (choices.empty()) return;
-  Json& list = json["kernels"] = Json::array();
-  for (const KernelChoice& choice : choices) list.push_back(choice_json(choice));
+  const std::vector<KernelChoice> list(choices.begin(), choices.end());
+  if (!list.empty()) json["kernels"] = detail::write_value<std::vector<KernelChoice>>(list_of_kernels(), &list);
 }
 
 }  // namespace pp

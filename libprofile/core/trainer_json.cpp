@@ -2,103 +2,76 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "libprofile/core/json_fields.h"
+#include "libprofile/core/schema/document_schema.h"
 #include "libprofile/core/trainer.h"
 
 namespace pp {
 namespace {
 
-constexpr std::string_view kFormat = "pp.trainer";
-constexpr int kVersion = 1;
-constexpr NumberRange kTraffic{.min = 0.01, .max = 100};
-constexpr double kMostLogitBytes = 64, kMostCastBytes = 64;
+constexpr NumberRange kFactor{0.01, 100};
 
-template <class Read>
-void read_if(ObjectReader& reader, std::string_view key, const Read& read) {
-  if (reader.has(key)) read(key);
-}
+constexpr Object kTraffic{
+    "traffic",
+    key<&Traffic::elements>("elements", kFactor),
+    key<&Traffic::attention>("attention", kFactor),
+    key<&Traffic::loss>("loss", kFactor),
+};
 
-TrainerSpec read_trainer(ObjectReader& reader) {
-  TrainerSpec trainer;
-  trainer.name = reader.text("name");
-  trainer.source = reader.text("source");
-  const auto time = [&](Seconds& to) {
-    return [&](std::string_view key) { to = Seconds(reader.number(key, {.max = 1})); };
-  };
-  const auto share = [&](double& to) {
-    return [&](std::string_view key) { to = reader.number(key, {.max = 1}); };
-  };
-  const auto bytes = [&](Bytes& to) { return [&](std::string_view key) { to = Bytes(reader.integer(key)); }; };
-  if (reader.has("attention")) trainer.attention = reader.enumerator<AttentionKernel>("attention");
-  if (reader.has("elements")) trainer.elements = reader.enumerator<ElementKernels>("elements");
-  if (reader.has("recompute")) trainer.recompute = reader.enumerator<RecomputeExtent>("recompute");
-  if (reader.has("gradients")) trainer.gradients = reader.enumerator<GradientType>("gradients");
-  read_if(reader, "launch_s", time(trainer.launch));
-  trainer.backward_launch = trainer.launch;
-  read_if(reader, "backward_launch_s", time(trainer.backward_launch));
-  read_if(reader, "update_s", time(trainer.update));
-  if (reader.has("traffic")) {
-    reader.object("traffic", [&](ObjectReader& member) {
-      trainer.traffic = {.elements = member.number("elements", kTraffic),
-                         .attention = member.number("attention", kTraffic),
-                         .loss = member.number("loss", kTraffic)};
-    });
-  }
-  read_if(reader, "hidden_gradients", share(trainer.hidden_gradients));
-  read_if(reader, "hidden_tensor", share(trainer.hidden_tensor));
-  read_if(reader, "hidden_context", share(trainer.hidden_context));
-  read_if(reader, "bucket_bytes", bytes(trainer.bucket));
-  if (reader.has("logit_bytes")) trainer.logit_bytes = reader.number("logit_bytes", {.max = kMostLogitBytes});
-  read_if(reader, "process_bytes", bytes(trainer.process));
-  if (!reader.has("recipes")) return trainer;
-  reader.objects("recipes", [&](ObjectReader& member) {
-    const Recipe recipe{.products = member.enumerator<NarrowType>("products"),
-                        .cast_bytes = member.number("cast_bytes", {.max = kMostCastBytes}),
-                        .weight_copies = member.number("weight_copies", {.max = 2})};
-    if (std::ranges::count(trainer.recipes, recipe.products, &Recipe::products) > 0)
-      member.fail("products", std::string(name_of(recipe.products)) + " is there twice; keep one");
-    trainer.recipes.push_back(recipe);
+constexpr Object kRecipe{
+    "recipe",
+    key<&Recipe::products>("products"),
+    key<&Recipe::cast_bytes>("cast_bytes", {.max = 64}),
+    key<&Recipe::weight_copies>("weight_copies", {.max = 2}),
+};
+
+void check_recipes(const TrainerSpec& trainer, ObjectReader& reader) {
+  auto recipe = trainer.recipes.begin();
+  look_at_each(reader, "recipes", [&](ObjectReader& member) {
+    const auto earlier =
+        std::ranges::find(trainer.recipes.begin(), recipe, recipe->products, &Recipe::products);
+    if (earlier != recipe)
+      member.fail("products", std::string(name_of(recipe->products)) + " is there twice; keep one");
+    ++recipe;
   });
-  return trainer;
 }
+
+void check_launches(TrainerSpec& trainer, ObjectReader& reader) {
+  if (!reader.has("backward_launch_s")) trainer.backward_launch = trainer.launch;
+}
+
+constexpr Object kTrainer{
+    "trainer",
+    key<&TrainerSpec::name>("name"),
+    key<&TrainerSpec::source>("source"),
+    defaulted<&TrainerSpec::attention>("attention"),
+    defaulted<&TrainerSpec::elements>("elements"),
+    defaulted<&TrainerSpec::recompute>("recompute"),
+    defaulted<&TrainerSpec::gradients>("gradients"),
+    defaulted<&TrainerSpec::launch>("launch_s", {.max = 1}),
+    defaulted<&TrainerSpec::backward_launch>("backward_launch_s", {.max = 1}),  // launch_s
+    defaulted<&TrainerSpec::update>("update_s", {.max = 1}),
+    defaulted<&TrainerSpec::traffic>("traffic", kTraffic),
+    defaulted<&TrainerSpec::hidden_gradients>("hidden_gradients", kShare),
+    defaulted<&TrainerSpec::hidden_tensor>("hidden_tensor", kShare),
+    optional<&TrainerSpec::hidden_context>("hidden_context", kShare),
+    defaulted<&TrainerSpec::bucket>("bucket_bytes"),
+    defaulted<&TrainerSpec::logit_bytes>("logit_bytes", {.max = 64}),
+    defaulted<&TrainerSpec::process>("process_bytes"),
+    optional<&TrainerSpec::recipes>("recipes", kRecipe),
+    check<check_recipes>(),
+    check<check_launches>(),
+};
 
 }  // namespace
 
+Keys trainer_keys() { return keys_of(kTrainer); }
+
 TrainerSpec trainer_from_json(const Json& json, std::string_view pointer) {
-  TrainerSpec trainer;
-  const auto read = [&](ObjectReader& reader) { trainer = read_trainer(reader); };
-  read_document(json, kFormat, kVersion, read, std::string(pointer));
-  return trainer;
+  return document_from_json(kTrainer, json, std::string(pointer));
 }
 
-Json to_json(const TrainerSpec& trainer) {
-  Json json{{"format", kFormat},
-            {"version", kVersion},
-            {"name", trainer.name},
-            {"source", trainer.source},
-            {"attention", name_of(trainer.attention)},
-            {"elements", name_of(trainer.elements)},
-            {"recompute", name_of(trainer.recompute)},
-            {"gradients", name_of(trainer.gradients)},
-            {"launch_s", trainer.launch.count()},
-            {"backward_launch_s", trainer.backward_launch.count()},
-            {"update_s", trainer.update.count()},
-            {"traffic",
-             {{"elements", trainer.traffic.elements},
-              {"attention", trainer.traffic.attention},
-              {"loss", trainer.traffic.loss}}},
-            {"hidden_gradients", trainer.hidden_gradients},
-            {"hidden_tensor", trainer.hidden_tensor},
-            {"bucket_bytes", trainer.bucket.value},
-            {"logit_bytes", trainer.logit_bytes},
-            {"process_bytes", trainer.process.value}};
-  if (trainer.hidden_context > 0) json["hidden_context"] = trainer.hidden_context;
-  for (const Recipe& recipe : trainer.recipes) {
-    json["recipes"].push_back({{"products", name_of(recipe.products)},
-                               {"cast_bytes", recipe.cast_bytes},
-                               {"weight_copies", recipe.weight_copies}});
-  }
-  return json;
-}
+Json to_json(const TrainerSpec& trainer) { return document_json(kTrainer, trainer); }
 
 TrainerSpec parse_trainer(std::string_view text) { return trainer_from_json(parse_json(text)); }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 #include "libprofile/core/link.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/tensor_type.h"
@@ -70,6 +70,7 @@ struct Work {
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates,
                 const Traffic& traffic = {});
 
+Keys device_spec_keys();
 /// Throws pp::Error (data): key, value, limit.
 DeviceSpec device_spec_from_json(const Json& json);
 Json to_json(const DeviceSpec& device);

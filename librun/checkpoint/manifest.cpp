@@ -1,3 +1,4 @@
+// The keys of pp.checkpoint, and what must be the same for a training to go on.
 #include "librun/checkpoint/manifest.h"
 
 #include <algorithm>
@@ -8,65 +9,89 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
+#include "libprofile/core/json_fields.h"
 
 namespace pp::run {
 
 namespace {
 
-constexpr auto kManifestFormat = "pp.checkpoint";
-constexpr int kManifestVersion = 2;
-constexpr NumberRange kAnyValue{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 constexpr NumberRange kNotNegative{0, std::numeric_limits<double>::max()};
 
-// Some manifests of version 1 say no epoch_samples: all their steps are full.
-Position read_position(ObjectReader& reader, int version, const TrainingIdentity& identity) {
-  Position position;
-  position.step = reader.integer("step");
-  position.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
-  position.epoch_steps = reader.integer("epoch_steps");
-  position.epoch_loss = reader.number("epoch_loss", kAnyValue);
-  position.epoch_samples =
-      version > 1 || reader.has("epoch_samples")
-          ? reader.number("epoch_samples", kNotNegative)
-          : static_cast<double>(position.epoch_steps) * static_cast<double>(identity.mini_batch);
-  if (reader.has("evaluated")) {
-    reader.object("evaluated", [&](ObjectReader& member) {
-      position.evaluated = Evaluated{member.integer("step"), member.number("best_loss", kAnyValue),
-                                     member.integer("best_step"), member.integer("since_best")};
-    });
-  }
-  if (!reader.has("loss_scale")) return position;
-  reader.object("loss_scale", [&](ObjectReader& scale) {
-    position.loss_scale.factor =
-        scale.number("factor", {std::numeric_limits<double>::min(), std::numeric_limits<double>::max()});
-    position.loss_scale.finite_steps = scale.integer("finite_steps");
-  });
-  return position;
-}
+constexpr Object kEvaluated{
+    "evaluated",
+    key<&Evaluated::step>("step"),
+    key<&Evaluated::best_loss>("best_loss", kAnyNumber),
+    key<&Evaluated::best_step>("best_step"),
+    key<&Evaluated::since_best>("since_best"),
+};
 
-TrainingIdentity read_identity(ObjectReader& reader) {
-  TrainingIdentity identity;
-  identity.model_hash = reader.text("model_hash");
-  identity.dtype = reader.text("dtype");
-  identity.optimizer = reader.text("optimizer");
-  identity.samples = reader.integer("samples", {.min = 1});
-  identity.mini_batch = reader.integer("mini_batch", {.min = 1});
-  identity.steps_per_epoch = reader.integer("steps_per_epoch", {.min = 1});
-  return identity;
-}
+constexpr Object kLossScale{
+    "loss_scale",
+    key<&LossScale::factor>("factor", kPositive),
+    key<&LossScale::finite_steps>("finite_steps"),
+};
 
-// Version 1 names no owner: the `number`-th part is for the rank of that number.
-CheckpointPart read_part(ObjectReader& reader, int version, int number) {
-  CheckpointPart part{reader.text("file"), reader.integer("bytes"), reader.text("hash"), number};
-  if (version > 1) part.owner = static_cast<int>(reader.integer("owner", {0, std::numeric_limits<int>::max()}));
+constexpr Object kPosition{
+    "position",
+    key<&Position::step>("step"),
+    key<&Position::epoch>("epoch"),
+    key<&Position::epoch_steps>("epoch_steps"),
+    key<&Position::epoch_loss>("epoch_loss", kAnyNumber),
+    defaulted<&Position::epoch_samples>("epoch_samples", kNotNegative),  // version 1 may lack it
+    optional<&Position::loss_scale>("loss_scale", kLossScale),
+    optional<&Position::evaluated>("evaluated", kEvaluated),
+};
+
+constexpr Object kIdentity{
+    "training_identity",
+    key<&TrainingIdentity::model_hash>("model_hash"),
+    key<&TrainingIdentity::dtype>("dtype"),
+    key<&TrainingIdentity::optimizer>("optimizer"),
+    key<&TrainingIdentity::samples>("samples", {.min = 1}),
+    key<&TrainingIdentity::mini_batch>("mini_batch", {.min = 1}),
+    key<&TrainingIdentity::steps_per_epoch>("steps_per_epoch", {.min = 1}),
+};
+
+void check_checkpoint_part(CheckpointPart& part, ObjectReader& reader) {
   if (part.file.empty() || part.file.front() == '.' || part.file.find('/') != std::string::npos)
     reader.fail("file", "\"" + part.file + "\" is not the name of a file in the checkpoint's folder");
-  return part;
 }
 
-// The position is counted in epochs of this length.
-void check_position(ObjectReader& reader, const Manifest& manifest) {
-  const Position& position = manifest.position;
+constexpr Object kPart{
+    "checkpoint_part",
+    key<&CheckpointPart::file>("file"),
+    key<&CheckpointPart::bytes>("bytes"),
+    key<&CheckpointPart::hash>("hash"),
+    defaulted<&CheckpointPart::owner>("owner"),  // version 1 lacks it
+    check<check_checkpoint_part>(),
+};
+
+/// Version 1 names no owner: the n-th part is for rank n.
+void check_parts(Manifest& manifest, ObjectReader& reader, bool old) {
+  std::set<std::string> files;
+  int number = 0;
+  look_at_each(reader, "parts", [&](ObjectReader& member) {
+    CheckpointPart& part = manifest.parts[at(number)];
+    if (old)
+      part.owner = number;
+    else
+      member.integer("owner", {.max = std::numeric_limits<int>::max()});
+    if (!files.insert(part.file).second) member.fail("file", "is listed twice");
+    ++number;
+  });
+}
+
+/// It is counted in epochs of the identity's length. Some manifests of version 1 say no epoch_samples: all
+/// their steps are full.
+void check_position(Manifest& manifest, ObjectReader& reader, bool old) {
+  Position& position = manifest.position;
+  look_at(reader, "position", [&](ObjectReader& member) {
+    if (!old || member.has("epoch_samples"))
+      member.number("epoch_samples", kNotNegative);
+    else
+      position.epoch_samples =
+          static_cast<double>(position.epoch_steps) * static_cast<double>(manifest.identity.mini_batch);
+  });
   const Step length = manifest.identity.steps_per_epoch;
   if (position.epoch_steps < length && position.step / length == position.epoch &&
       position.step % length == position.epoch_steps)
@@ -91,72 +116,43 @@ bool changes_no_bit(std::string_view name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
+void check_manifest(Manifest& manifest, ObjectReader& reader) {
+  const bool old = reader.integer("version") == 1;
+  check_position(manifest, reader, old);
+  check_parts(manifest, reader, old);
+  if (!old) reader.text("hash");
+}
+
+constexpr Object kManifest{
+    "checkpoint",
+    key<&Manifest::position>("position", kPosition),
+    key<&Manifest::identity>("training", kIdentity),
+    key<&Manifest::seed>("seed", kSeed),
+    key<&Manifest::micro_batches>("micro_batches", {.min = 1}),
+    key<&Manifest::plan_hash>("plan_hash"),
+    defaulted<&Manifest::kernels>("kernels"),
+    key<&Manifest::settings>("settings", kSettings),
+    key<&Manifest::parts>("parts", kPart),
+    looked_at<Manifest>("hash",
+                        kText),  // of all that the document says but this; version 1 may lack it
+    check<check_manifest>(),
+};
+
 }  // namespace
 
+Keys manifest_keys() { return keys_of(kManifest); }
+
 Json to_json(const Manifest& manifest) {
-  const Position& position = manifest.position;
-  const TrainingIdentity& identity = manifest.identity;
-  Json parts = Json::array();
-  for (const CheckpointPart& part : manifest.parts)
-    parts.push_back({{"file", part.file}, {"bytes", part.bytes}, {"hash", part.hash}, {"owner", part.owner}});
-  Json reached{{"step", position.step},
-               {"epoch", position.epoch},
-               {"epoch_steps", position.epoch_steps},
-               {"epoch_loss", position.epoch_loss},
-               {"epoch_samples", position.epoch_samples}};
-  if (position.loss_scale != LossScale{}) {
-    reached["loss_scale"] = {{"factor", position.loss_scale.factor},
-                             {"finite_steps", position.loss_scale.finite_steps}};
-  }
-  if (const std::optional<Evaluated>& evaluated = position.evaluated) {
-    reached["evaluated"] = {{"step", evaluated->step},
-                            {"best_loss", evaluated->best_loss},
-                            {"best_step", evaluated->best_step},
-                            {"since_best", evaluated->since_best}};
-  }
-  Json document{{"format", kManifestFormat},
-                {"version", kManifestVersion},
-                {"position", reached},
-                {"training",
-                 {{"model_hash", identity.model_hash},
-                  {"dtype", identity.dtype},
-                  {"optimizer", identity.optimizer},
-                  {"samples", identity.samples},
-                  {"mini_batch", identity.mini_batch},
-                  {"steps_per_epoch", identity.steps_per_epoch}}},
-                {"seed", manifest.seed},
-                {"micro_batches", manifest.micro_batches},
-                {"plan_hash", manifest.plan_hash},
-                {"kernels", manifest.kernels},
-                {"settings", to_json(manifest.settings)},
-                {"parts", parts}};
+  Json document = document_json(kManifest, manifest);
   document["hash"] = own_hash(document);
   return document;
 }
 
 Manifest parse_manifest(std::string_view text) {
-  Manifest manifest;
   const Json document = parse_json(text);
-  read_document(document, kManifestFormat, IntegerRange{1, kManifestVersion}, [&](ObjectReader& reader) {
-    const auto version = static_cast<int>(reader.integer("version"));
-    reader.object("training", [&](ObjectReader& member) { manifest.identity = read_identity(member); });
-    reader.object("position", [&](ObjectReader& member) {
-      manifest.position = read_position(member, version, manifest.identity);
-    });
-    check_position(reader, manifest);
-    manifest.seed = read_seed(reader, "seed");
-    manifest.micro_batches = reader.integer("micro_batches", {.min = 1});
-    manifest.plan_hash = reader.text("plan_hash");
-    if (reader.has("kernels")) manifest.kernels = reader.text("kernels");
-    manifest.settings = read_settings(reader, "settings");
-    std::set<std::string> files;
-    reader.objects("parts", [&](ObjectReader& member) {
-      manifest.parts.push_back(read_part(member, version, static_cast<int>(manifest.parts.size())));
-      if (!files.insert(manifest.parts.back().file).second) member.fail("file", "is listed twice");
-    });
-    if ((version > 1 || reader.has("hash")) && reader.text("hash") != own_hash(document))
-      reader.fail("hash", "is not that of the manifest, which has been changed; use another checkpoint");
-  });
+  Manifest manifest = document_from_json(kManifest, document);
+  if (document.contains("hash") && document["hash"] != own_hash(document))
+    detail::fail_at("/hash", "is not that of the manifest, which has been changed; use another checkpoint");
   return manifest;
 }
 

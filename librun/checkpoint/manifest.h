@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 #include "librun/options/position.h"
 #include "librun/options/settings.h"
 
@@ -45,6 +45,7 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+Keys manifest_keys();
 Json to_json(const Manifest& manifest);
 /// Of version 1, too, which names no owners: its parts are spread over the ranks in their order. Throws
 /// pp::Error (data); also for a position that contradicts itself, and for a file name with a folder in it.

@@ -49,6 +49,7 @@ struct InferReport {
   std::vector<OpTime> op_times;  ///< of forwards; predicted where a pass is a micro-batch of the plan
 };
 
+Keys inference_keys();
 Json to_json(const InferReport& report);
 
 /// Called on the calling thread.

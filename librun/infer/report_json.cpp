@@ -1,46 +1,62 @@
+// The keys of pp.inference.
 #include <nlohmann/json.hpp>
-#include <utility>
 
-#include "libprofile/core/context.h"
+#include "libprofile/core/json_fields.h"
 #include "librun/infer/report.h"
 
 namespace pp::run {
 
-Json to_json(const InferReport& report) {
-  Json workers = Json::array();
-  for (const InferWorker& worker : report.workers) {
-    workers.push_back({{"id", number(worker.id)},
-                       {"busy_s", worker.busy.count()},
-                       {"idle_fraction", worker.idle_fraction},
-                       {"peak_bytes", worker.peak.value}});
-  }
-  Json forwards = Json::array();
-  for (const OpTime& time : report.op_times) {
-    forwards.push_back({{"stage", number(time.stage)},
-                        {"count", time.count},
-                        {"predicted_s", time.predicted.count()},
-                        {"median_s", time.median.count()}});
-  }
-  Json json{{"format", "pp.inference"},
-            {"version", 1},
-            {"context", context_json(report.context)},
-            {"plan_hash", report.plan_hash},
-            {"settings", to_json(report.settings)},
-            {"seed", report.seed},
-            {"exit_reason", report.exit_reason},
-            {"samples", report.samples},
-            {"micro_batch", report.micro_batch},
-            {"passes", report.passes},
-            {"elapsed_s", report.elapsed.count()},
-            {report.tokens ? "tokens_per_s" : "samples_per_s", report.per_s},
-            {"latency_s",
-             {{"median", report.latency.median.count()},
-              {"p95", report.latency.p95.count()},
-              {"largest", report.latency.largest.count()}}},
-            {"workers", std::move(workers)},
-            {"forwards", std::move(forwards)}};
-  if (report.tokens) json["tokens"] = *report.tokens;
-  return json;
-}
+namespace {
+
+constexpr Object kLatency{
+    "latency",
+    key<&Latency::median>("median"),
+    key<&Latency::p95>("p95"),
+    key<&Latency::largest>("largest"),
+};
+
+constexpr Object kInferWorker{
+    "inference_worker",
+    key<&InferWorker::id>("id"),
+    key<&InferWorker::busy>("busy_s"),
+    key<&InferWorker::idle_fraction>("idle_fraction", kShare),
+    key<&InferWorker::peak>("peak_bytes"),
+};
+
+constexpr Object kForward{
+    "inference_forward",
+    key<&OpTime::stage>("stage"),
+    key<&OpTime::count>("count"),
+    key<&OpTime::predicted>("predicted_s"),
+    key<&OpTime::median>("median_s"),
+};
+
+bool generates(const InferReport& report) { return report.tokens.has_value(); }
+bool computes_outputs(const InferReport& report) { return !report.tokens; }
+
+constexpr Object kInference{
+    "inference",
+    defaulted<&InferReport::context>("context"),
+    key<&InferReport::plan_hash>("plan_hash"),
+    key<&InferReport::settings>("settings", kSettings),
+    key<&InferReport::seed>("seed", kSeed),
+    key<&InferReport::exit_reason>("exit_reason"),
+    key<&InferReport::samples>("samples"),
+    key<&InferReport::micro_batch>("micro_batch", {.min = 1}),
+    key<&InferReport::passes>("passes"),
+    key<&InferReport::elapsed>("elapsed_s"),
+    key<&InferReport::per_s>("samples_per_s").given<computes_outputs>(),
+    key<&InferReport::per_s>("tokens_per_s").given<generates>(),
+    key<&InferReport::latency>("latency_s", kLatency),
+    key<&InferReport::workers>("workers", kInferWorker),
+    key<&InferReport::op_times>("forwards", kForward),
+    optional<&InferReport::tokens>("tokens"),
+};
+
+}  // namespace
+
+Keys inference_keys() { return keys_of(kInference); }
+
+Json to_json(const InferReport& report) { return document_json(kInference, report); }
 
 }  // namespace pp::run

@@ -1,3 +1,4 @@
+// Settings and seeds as documents carry them.
 #include "librun/options/settings.h"
 
 #include <array>
@@ -7,22 +8,47 @@
 #include <string>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_fields.h"
 
 namespace pp::run {
 
 namespace {
 
-Setting read_setting(ObjectReader& reader, std::string_view key, const std::string& name, const Json& value) {
+Setting read_setting(const Json& value, const std::string& pointer, const std::string& name) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
-    reader.fail(key, "\"" + name + "\" is beyond 64 bits");
+    detail::fail_at(pointer, "\"" + name + "\" is beyond 64 bits");
   if (value.is_number_integer()) return value.get<std::int64_t>();
   if (value.is_number()) return value.get<double>();
-  if (!value.is_string()) reader.fail(key, "\"" + name + "\" must be a text, a number, or true or false");
+  if (!value.is_string())
+    detail::fail_at(pointer, "\"" + name + "\" must be a text, a number, or true or false");
   return value.get<std::string>();
 }
 
 }  // namespace
+
+const ValueType kSettings{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          if (!json.is_object()) detail::fail_at(pointer, "must be an object");
+          for (const auto& [name, value] : json.items())
+            static_cast<Settings*>(to)->emplace(name, read_setting(value, pointer, name));
+        },
+    .write = [](const Field&, const void* from) { return to_json(*static_cast<const Settings*>(from)); },
+    .schema = [](const Field&) -> Json {
+      const Json types{{{"type", "boolean"}}, {{"type", "number"}}, {{"type", "string"}}};
+      return {{"type", "object"}, {"additionalProperties", {{"anyOf", types}}}};
+    }};
+
+const ValueType kSeed{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          if (!json.is_number_unsigned() && !(json.is_number_integer() && json.get<std::int64_t>() >= 0))
+            detail::fail_at(pointer, "must be an integer from 0 to 2^64-1");
+          *static_cast<std::uint64_t*>(to) = json.get<std::uint64_t>();
+        },
+    .write = [](const Field&, const void* from) { return Json(*static_cast<const std::uint64_t*>(from)); },
+    .schema = [](const Field&) { return detail::integer_schema({}); }};
 
 Json to_json(const Settings& settings) {
   Json json = Json::object();
@@ -32,9 +58,7 @@ Json to_json(const Settings& settings) {
 
 Settings read_settings(ObjectReader& reader, std::string_view key) {
   Settings settings;
-  const Json& json = reader.raw(key);
-  if (!json.is_object()) reader.fail(key, "must be an object");
-  for (const auto& [name, value] : json.items()) settings.emplace(name, read_setting(reader, key, name, value));
+  kSettings.read({}, reader.raw(key), append_pointer(reader.pointer(), key), &settings);
   return settings;
 }
 
@@ -44,10 +68,9 @@ std::string setting_text(const Setting& setting) {
 }
 
 std::uint64_t read_seed(ObjectReader& reader, std::string_view key) {
-  const Json& json = reader.raw(key);
-  if (!json.is_number_unsigned() && !(json.is_number_integer() && json.get<std::int64_t>() >= 0))
-    reader.fail(key, "must be an integer from 0 to 2^64-1");
-  return json.get<std::uint64_t>();
+  std::uint64_t seed = 0;
+  kSeed.read({}, reader.raw(key), append_pointer(reader.pointer(), key), &seed);
+  return seed;
 }
 
 void require(bool holds, std::string_view name, double value, std::string_view limit) {

@@ -9,13 +9,16 @@
 #include <string_view>
 #include <variant>
 
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 
 namespace pp::run {
 
 /// Each of its own type in the document.
 using Setting = std::variant<bool, std::int64_t, double, std::string>;
 using Settings = std::map<std::string, Setting>;
+
+/// The keys of a document that are settings, or the seed.
+extern const ValueType kSettings, kSeed;
 
 Json to_json(const Settings& settings);
 /// The member object `key`. Throws pp::Error (data).

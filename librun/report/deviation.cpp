@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "libplan/draw/svg_labels.h"
 #include "libplan/price/predict.h"
@@ -201,34 +200,6 @@ std::vector<std::string> deviation_lines(const RunReport& report) {
                     " had a partial mini-batch and took " + to_text(found.partial_step) + ", the others " +
                     to_text(step));
   return lines;
-}
-
-Json to_json(const Deviation& deviation) {
-  Json json{{"above_medians_s", deviation.above_medians.count()},
-            {"operation_count", deviation.operation_count},
-            {"interrupted", deviation.interrupted},
-            {"mean_excess_s", deviation.mean_excess.count()},
-            {"first_steps", deviation.first_steps},
-            {"first_excess_s", deviation.first_excess.count()},
-            {"partial_steps", deviation.partial_steps},
-            {"partial_step_s", deviation.partial_step.count()}};
-  if (deviation.operations) json["operations_s"] = deviation.operations->count();
-  return json;
-}
-
-Deviation read_deviation(ObjectReader& reader) {
-  constexpr NumberRange kDifference{-1e9, 1e9};
-  Deviation read;
-  if (reader.has("operations_s")) read.operations = Seconds(reader.number("operations_s", kDifference));
-  read.above_medians = Seconds(reader.number("above_medians_s", kDifference));
-  read.operation_count = reader.integer("operation_count");
-  read.interrupted = reader.integer("interrupted");
-  read.mean_excess = Seconds(reader.number("mean_excess_s", kDifference));
-  read.first_steps = reader.integer("first_steps");
-  read.first_excess = Seconds(reader.number("first_excess_s", kDifference));
-  read.partial_steps = reader.integer("partial_steps");
-  read.partial_step = Seconds(reader.number("partial_step_s", kDifference));
-  return read;
 }
 
 }  // namespace pp::run

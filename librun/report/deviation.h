@@ -1,4 +1,4 @@
-// Why a step does not take what the plan promised. Keys of pp.report's `deviation`.
+// Why a step does not take what the plan promised.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "libprofile/core/json_reader.h"
 #include "libprofile/core/units.h"
 
 namespace pp::run {
@@ -45,9 +44,5 @@ Deviation deviation_of(const RunReport& report, std::span<const StepRecord> step
 /// A sentence for each cause that is worth one hundredth of the step; none: the step is as promised, or there
 /// was none.
 std::vector<std::string> deviation_lines(const RunReport& report);
-
-Json to_json(const Deviation& deviation);
-/// Throws pp::Error (data).
-Deviation read_deviation(ObjectReader& reader);
 
 }  // namespace pp::run

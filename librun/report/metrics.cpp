@@ -2,65 +2,83 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+
+#include "libprofile/core/json_fields.h"
 
 namespace pp::run {
 namespace {
 
-constexpr auto kMetricsFormat = "pp.metrics";
-constexpr int kMetricsVersion = 1;
+constexpr Object kStart{
+    "metrics",
+    key<&RunStart::plan_hash>("plan_hash"),
+    key<&RunStart::seed>("seed", kSeed),
+    key<&RunStart::first_step>("first_step"),
+    key<&RunStart::steps>("steps"),
+    key<&RunStart::settings>("settings", kSettings),
+};
+
+constexpr Object kStep{
+    "metrics_step",
+    key<&Progress::step>("step"),
+    key<&Progress::epoch>("epoch"),
+    key<&Progress::loss>("loss", kLoss),
+    key<&Progress::learning_rate>("learning_rate"),
+    key<&Progress::samples>("samples"),
+    key<&Progress::samples_per_s>("samples_per_s"),
+    key<&Progress::elapsed>("elapsed_s"),
+    key<&Progress::bubble_fraction>("bubble_fraction", kShare),
+    key<&Progress::peak>("peak_bytes"),
+    optional<&Progress::gradient_norm>("gradient_norm"),
+    optional<&Progress::loss_scale>("loss_scale", kPositive),
+};
+
+struct Evaluation {
+  int epoch = 0;
+  std::int64_t step = 0;
+  Seconds elapsed{}, time{};
+  std::optional<double> train_loss, test_loss, test_accuracy;
+};
+constexpr Object kEvaluationLine{
+    "metrics_evaluation",
+    key<&Evaluation::epoch>("evaluation"),
+    key<&Evaluation::step>("step"),
+    key<&Evaluation::elapsed>("elapsed_s"),
+    key<&Evaluation::time>("evaluation_s"),
+    optional<&Evaluation::train_loss>("train_loss", kLoss),
+    optional<&Evaluation::test_loss>("test_loss", kLoss),
+    optional<&Evaluation::test_accuracy>("test_accuracy", kShare),
+};
+
+std::string line_of(const Json& json) { return dump_json_compact(json) + '\n'; }
 
 }  // namespace
 
 bool begins_metrics(std::string_view line) {
   constexpr std::size_t kFront = 40;
-  return line.starts_with('{') && line.substr(0, kFront).find(kMetricsFormat) != std::string_view::npos;
+  return line.starts_with('{') && line.substr(0, kFront).find("pp.metrics") != std::string_view::npos;
 }
 
-std::string metrics_line(const RunStart& start) {
-  return dump_json_compact({{"format", kMetricsFormat},
-                            {"version", kMetricsVersion},
-                            {"plan_hash", start.plan_hash},
-                            {"seed", start.seed},
-                            {"first_step", start.first_step},
-                            {"steps", start.steps},
-                            {"settings", to_json(start.settings)}}) +
-         '\n';
-}
+std::vector<Keys> metrics_keys() { return {keys_of(kStart), keys_of(kStep), keys_of(kEvaluationLine)}; }
+
+std::string metrics_line(const RunStart& start) { return line_of(document_json(kStart, start)); }
 
 std::string metrics_line(const Progress& step) {
-  Json line{{"step", step.step},
-            {"epoch", step.epoch},
-            {"loss", loss_json(step.loss)},
-            {"learning_rate", step.learning_rate},
-            {"samples", step.samples},
-            {"samples_per_s", step.samples_per_s},
-            {"elapsed_s", step.elapsed.count()},
-            {"bubble_fraction", step.bubble_fraction},
-            {"peak_bytes", step.peak.value}};
-  if (step.gradient_norm && std::isfinite(*step.gradient_norm)) line["gradient_norm"] = *step.gradient_norm;
-  if (step.loss_scale) line["loss_scale"] = *step.loss_scale;
-  return dump_json_compact(line) + '\n';
+  Progress finite = step;
+  if (finite.gradient_norm && !std::isfinite(*finite.gradient_norm)) finite.gradient_norm.reset();
+  return line_of(to_json(kStep, finite));
 }
 
 std::string metrics_line(const EpochReport& epoch) {
-  Json line{{"evaluation", epoch.epoch},
-            {"step", epoch.last_step},
-            {"elapsed_s", (epoch.elapsed + epoch.evaluation).count()},
-            {"evaluation_s", epoch.evaluation.count()},
-            {"train_loss", loss_json(epoch.train_loss)}};
-  if (epoch.test_loss) line["test_loss"] = loss_json(*epoch.test_loss);
-  if (epoch.test_accuracy) line["test_accuracy"] = *epoch.test_accuracy;
-  return dump_json_compact(line) + '\n';
+  const Seconds end = epoch.elapsed + epoch.evaluation;
+  return line_of(to_json(kEvaluationLine, {epoch.epoch, epoch.last_step, end, epoch.evaluation,
+                                           epoch.train_loss, epoch.test_loss, epoch.test_accuracy}));
 }
 
 std::string metrics_line(const EvaluationReport& evaluation) {
-  Json line{{"evaluation", evaluation.epoch},
-            {"step", evaluation.step},
-            {"elapsed_s", (evaluation.elapsed + evaluation.time).count()},
-            {"evaluation_s", evaluation.time.count()}};
-  if (evaluation.test_loss) line["test_loss"] = loss_json(*evaluation.test_loss);
-  if (evaluation.test_accuracy) line["test_accuracy"] = *evaluation.test_accuracy;
-  return dump_json_compact(line) + '\n';
+  const Seconds end = evaluation.elapsed + evaluation.time;
+  return line_of(to_json(kEvaluationLine, {evaluation.epoch, evaluation.step, end, evaluation.time,
+                                           std::nullopt, evaluation.test_loss, evaluation.test_accuracy}));
 }
 
 }  // namespace pp::run

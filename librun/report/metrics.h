@@ -1,16 +1,11 @@
-// The lines of `--metrics FILE.jsonl`: JSON objects for people's own plots, told apart by their first key.
-//
-//   {"format": "pp.metrics", "version": 1, "plan_hash", "seed", "first_step", "steps",
-//    "settings"}                                                                        begins a run
-//   {"step", "epoch", "loss", "learning_rate", "samples", "samples_per_s", "elapsed_s",
-//    "bubble_fraction", "peak_bytes", "gradient_norm" with --clip-norm}                 a step
-//   {"evaluation", the epoch, "step", its last, "elapsed_s", "evaluation_s", "train_loss",
-//    "test_loss" and "test_accuracy" where there are}                                   an epoch's end, or
-//                                                          an evaluation, which has no train_loss
+// The lines of `--metrics FILE.jsonl`: JSON objects for people's own plots, told apart by their first key: one
+// with a format begins a run, `step` is of a step, `evaluation` of an epoch's end, or of an evaluation, which
+// has no train_loss.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "librun/report/progress.h"
 
@@ -18,6 +13,9 @@ namespace pp::run {
 
 /// Whether a file that begins with this line has such lines.
 bool begins_metrics(std::string_view line);
+
+/// Of each kind of line.
+std::vector<Keys> metrics_keys();
 
 /// Each one line with its newline.
 std::string metrics_line(const RunStart& start);

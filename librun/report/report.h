@@ -9,13 +9,12 @@
 
 #include "libplan/plan/plan.h"
 #include "libprofile/core/context.h"
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 #include "libprofile/core/units.h"
 #include "librun/options/settings.h"
 #include "librun/report/deviation.h"
 #include "librun/report/last_steps.h"
 #include "librun/report/record.h"
-#include "librun/report/report_parts_json.h"
 #include "librun/report/slow_devices.h"
 #include "librun/stage/pass_kind.h"
 
@@ -138,6 +137,19 @@ struct ResumedFrom {
   bool operator==(const ResumedFrom&) const = default;
 };
 
+/// What was lost before, and what it leaves to the next start (pp-run train or launch with --keep-going).
+struct LostAttempt {
+  std::string how;                         ///< `signal 9 (Killed)`, `exit code 1`; of one that was stopped, why
+  std::int64_t first_step = 0;             ///< updates that it began with
+  std::int64_t steps_done = 0;             ///< updates when it was lost, since the beginning of the training
+  std::optional<std::int64_t> checkpoint;  ///< of the newest then; none: the next one begins anew
+  Seconds time{};                          ///< from its start to its end
+  std::string plan = {};                   ///< in a line, with its hash; empty: that of the report
+  std::string hosts = {};                  ///< that it ran on; empty: it was not launched
+  std::optional<Seconds> to_next = std::nullopt;  ///< from its end to the next start
+  bool operator==(const LostAttempt&) const = default;
+};
+
 struct RunReport {
   Context context;
   plan::Plan plan;  ///< checked in full
@@ -169,9 +181,15 @@ struct RunReport {
   std::string trace;  ///< Chrome trace JSON when asked for; not part of the document
 };
 
-/// Null where it is not finite.
+/// The keys that are losses: null where they are not finite.
+extern const ValueType kLoss;
 Json loss_json(double loss);
+Keys report_keys();
 Json to_json(const RunReport& report);
 RunReport report_from_json(const Json& json);
+/// They pass between the starts of pp-run launch, too.
+Json to_json(const LostAttempt& lost);
+/// Throws pp::Error (data).
+LostAttempt read_lost_attempt(ObjectReader& reader);
 
 }  // namespace pp::run

@@ -1,362 +1,426 @@
 // The only place that knows the keys of pp.report.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
-#include "libprofile/core/context.h"
+#include "libprofile/core/json_fields.h"
 #include "librun/report/report.h"
-#include "librun/report/report_parts_json.h"
 
 namespace pp::run {
 
 namespace {
 
-constexpr auto kReportFormat = "pp.report";
-constexpr int kReportVersion = 1;
+/// A run may take 30 years.
+constexpr NumberRange kTimes{0, 1e9};
+constexpr NumberRange kDifferences{-1e9, 1e9};
 
-Json write(const EpochReport& epoch) {
-  Json json{{"epoch", epoch.epoch}, {"train_loss", loss_json(epoch.train_loss)}};
-  if (epoch.test_loss) json["test_loss"] = loss_json(*epoch.test_loss);
-  if (epoch.test_accuracy) json["test_accuracy"] = *epoch.test_accuracy;
-  json["samples_per_s"] = epoch.samples_per_s;
-  json["last_step"] = epoch.last_step;
-  json["elapsed_s"] = epoch.elapsed.count();
-  json["evaluation_s"] = epoch.evaluation.count();
-  return json;
-}
-
-Json write(const EvaluationReport& evaluation) {
-  Json json{{"epoch", evaluation.epoch}, {"step", evaluation.step}};
-  if (evaluation.test_loss) json["test_loss"] = loss_json(*evaluation.test_loss);
-  if (evaluation.test_accuracy) json["test_accuracy"] = *evaluation.test_accuracy;
-  json["elapsed_s"] = evaluation.elapsed.count();
-  json["evaluation_s"] = evaluation.time.count();
-  return json;
-}
-
-Json write(const BestReport& best) {
-  Json json{{"step", best.step}, {"test_loss", best.test_loss}, {"evaluations_since", best.evaluations_since}};
-  if (!best.checkpoint.empty()) json["checkpoint"] = best.checkpoint;
-  return json;
-}
-
-Json write(const SwapsReport& swaps) {
-  return {{"count", swaps.count}, {"bytes", swaps.bytes.value}, {"time_s", swaps.time.count()}};
-}
-
-Json write(const GraphCount& graphs) {
-  return {{"recorded", graphs.recorded}, {"replayed", graphs.replayed}, {"bytes", graphs.bytes.value}};
-}
-
-Json write(const WorkerReport& worker) {
-  Json json{{"id", number(worker.id)},
-            {"busy_s", worker.busy.count()},
-            {"bubble_fraction", worker.bubble_fraction},
-            {"peak_bytes", worker.peak.value},
-            {"parts",
-             {{"weights", worker.weights.value},
-              {"gradients", worker.gradients.value},
-              {"optimizer", worker.optimizer.value},
-              {"versions", worker.versions.value},
-              {"saved", worker.saved.value}}},
-            {"peak_in_flight", worker.peak_in_flight},
-            {"peak_versions", worker.peak_versions},
-            {"sent_bytes_per_step", worker.sent_per_step.value}};
-  if (worker.swaps_in) json["swaps_in"] = write(*worker.swaps_in);
-  if (worker.swaps_out) json["swaps_out"] = write(*worker.swaps_out);
-  if (worker.graphs) json["graphs"] = write(*worker.graphs);
-  return json;
-}
-
-Json write(const OpTime& row) {
-  Json json{{"kind", name_of(row.kind)},
-            {"stage", number(row.stage)},
-            {"count", row.count},
-            {"predicted_s", row.predicted.count()},
-            {"median_s", row.median.count()}};
-  for (const Seconds replica : row.replicas) json["replica_medians_s"].push_back(replica.count());
-  return json;
-}
-
-Json write(const CheckpointsReport& checkpoints) {
-  Json json{{"written", checkpoints.written},
-            {"size_bytes", checkpoints.size.value},
-            {"pause_s", checkpoints.pause.count()},
-            {"write_s", checkpoints.write.count()}};
-  if (checkpoints.choice) {
-    json["cost_s"] = checkpoints.choice->cost.count();
-    json["interval_s"] = checkpoints.choice->interval.count();
+void read_op(const Field&, const Json& json, const std::string& pointer, void* to) {
+  const std::string text = detail::text_at(json, pointer);
+  plan::Program program;
+  try {
+    program = plan::parse_program(text);
+  } catch (const Error& error) {
+    detail::fail_at(pointer, error.what());
   }
-  return json;
+  if (program.size() != 1) detail::fail_at(pointer, "\"" + text + "\" must be one operation, such as F0.1");
+  *static_cast<plan::Op*>(to) = program.front();
+}
+constexpr ValueType kOp{.read = read_op,
+                        .write = [](const Field&, const void* from) -> Json {
+                          return to_text(*static_cast<const plan::Op*>(from));
+                        },
+                        .schema = kText.schema,
+                        .expected = kText.expected};
+
+/// What is drawn of a report is looked up in its plan.
+constexpr ValueType kPlan{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          with_context(pointer, [&] {
+            auto& plan = *static_cast<plan::Plan*>(to) = plan::plan_from_json(json);
+            plan::check_plan(plan);
+          });
+        },
+    .write = [](const Field&, const void* from) { return to_json(*static_cast<const plan::Plan*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/plan"}};
+    }};
+
+/// Losses of steps.
+constexpr ValueType kLosses{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          const auto is_loss = [](const Json& value) { return value.is_number() || value.is_null(); };
+          if (!json.is_array() || !std::ranges::all_of(json, is_loss))
+            detail::fail_at(pointer, "must be an array of numbers");
+          for (const Json& value : json)
+            static_cast<std::vector<double>*>(to)->push_back(
+                value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+        },
+    .write =
+        [](const Field&, const void* from) {
+          Json losses = Json::array();
+          for (const double loss : *static_cast<const std::vector<double>*>(from))
+            losses.push_back(loss_json(loss));
+          return losses;
+        },
+    .schema = [](const Field& field) -> Json {
+      return {{"type", "array"}, {"items", kLoss.schema(field)}};
+    }};
+
+// --- over the run
+
+constexpr Object kEpoch{
+    "epoch",
+    key<&EpochReport::epoch>("epoch"),
+    key<&EpochReport::train_loss>("train_loss", kLoss),
+    optional<&EpochReport::test_loss>("test_loss", kLoss),
+    optional<&EpochReport::test_accuracy>("test_accuracy", kShare),
+    key<&EpochReport::samples_per_s>("samples_per_s"),
+    key<&EpochReport::last_step>("last_step"),
+    key<&EpochReport::elapsed>("elapsed_s", kTimes),
+    key<&EpochReport::evaluation>("evaluation_s", kTimes),
+};
+
+constexpr Object kEvaluation{
+    "evaluation",
+    key<&EvaluationReport::epoch>("epoch"),
+    key<&EvaluationReport::step>("step"),
+    optional<&EvaluationReport::test_loss>("test_loss", kLoss),
+    optional<&EvaluationReport::test_accuracy>("test_accuracy", kShare),
+    key<&EvaluationReport::elapsed>("elapsed_s", kTimes),
+    key<&EvaluationReport::time>("evaluation_s", kTimes),
+};
+
+constexpr Object kBest{
+    "best",
+    key<&BestReport::step>("step"),
+    key<&BestReport::test_loss>("test_loss", kAnyNumber),
+    key<&BestReport::evaluations_since>("evaluations_since"),
+    optional<&BestReport::checkpoint>("checkpoint"),
+};
+
+constexpr Object kResumedFrom{
+    "resumed_from",
+    key<&ResumedFrom::checkpoint>("checkpoint"),
+    key<&ResumedFrom::step>("step"),
+};
+
+constexpr Object kLostAttempt{
+    "lost_attempt",
+    key<&LostAttempt::how>("how"),
+    key<&LostAttempt::first_step>("first_step"),
+    key<&LostAttempt::steps_done>("steps_done"),
+    key<&LostAttempt::time>("seconds", kTimes),
+    optional<&LostAttempt::checkpoint>("checkpoint_step"),
+    optional<&LostAttempt::plan>("plan"),
+    optional<&LostAttempt::hosts>("hosts"),
+    optional<&LostAttempt::to_next>("to_next_s", kTimes),
+};
+
+constexpr Object kSlowDevice{
+    "slow_device",
+    key<&SlowDevice::worker>("worker"),
+    key<&SlowDevice::first_step>("first_step"),
+    key<&SlowDevice::factor>("factor", {1e-9, 1e9}),
+    optional<&SlowDevice::last_step>("last_step"),
+};
+
+constexpr Object kDeviation{
+    "deviation",
+    key<&Deviation::above_medians>("above_medians_s", kTimes),
+    key<&Deviation::operation_count>("operation_count"),
+    key<&Deviation::interrupted>("interrupted"),
+    key<&Deviation::mean_excess>("mean_excess_s", kDifferences),
+    key<&Deviation::first_steps>("first_steps"),
+    key<&Deviation::first_excess>("first_excess_s", kDifferences),
+    key<&Deviation::partial_steps>("partial_steps"),
+    key<&Deviation::partial_step>("partial_step_s", kTimes),
+    optional<&Deviation::operations>("operations_s", kDifferences),
+};
+
+void check_choice(CheckpointsReport& checkpoints, ObjectReader& reader) {
+  if (!checkpoints.choice) return;
+  reader.number("cost_s");
+  reader.number("interval_s");
 }
 
-Json write(const LostAttempt& lost) { return to_json(lost); }
-Json write(const SlowDevice& slow) { return to_json(slow); }
+constexpr Object kCheckpoints{
+    "written_checkpoints",
+    key<&CheckpointsReport::written>("written"),
+    key<&CheckpointsReport::size>("size_bytes"),
+    key<&CheckpointsReport::pause>("pause_s"),
+    key<&CheckpointsReport::write>("write_s"),
+    optional<&CheckpointsReport::choice, &CheckpointChoice::cost>("cost_s"),
+    optional<&CheckpointsReport::choice, &CheckpointChoice::interval>("interval_s"),
+    check<check_choice>(),
+};
 
-Json write(const FramesReport& frames) {
-  return {{"period_s", frames.period.count()}, {"latency_s", frames.latency.count()}, {"delay", frames.delay}};
+constexpr Object kFrames{
+    "frames",
+    key<&FramesReport::period>("period_s", kTimes),
+    key<&FramesReport::latency>("latency_s", kTimes),
+    key<&FramesReport::delay>("delay"),
+};
+
+constexpr Object kReplicas{
+    "replicas",
+    key<&ReplicasReport::mean_staleness>("mean_staleness"),
+    key<&ReplicasReport::largest_staleness>("largest_staleness"),
+    key<&ReplicasReport::largest_lead>("largest_lead"),
+    key<&ReplicasReport::pushed_per_step>("pushed_bytes_per_step"),
+    key<&ReplicasReport::fetched_per_step>("fetched_bytes_per_step"),
+};
+
+// --- workers and operations
+
+constexpr Object kSwaps{
+    "swaps",
+    key<&SwapsReport::count>("count"),
+    key<&SwapsReport::bytes>("bytes"),
+    key<&SwapsReport::time>("time_s", kTimes),
+};
+
+constexpr Object kGraphs{
+    "graphs",
+    key<&GraphCount::recorded>("recorded"),
+    key<&GraphCount::replayed>("replayed"),
+    key<&GraphCount::bytes>("bytes"),
+};
+
+constexpr Object kParts{
+    "run_parts",
+    key<&WorkerReport::weights>("weights"),
+    key<&WorkerReport::gradients>("gradients"),
+    key<&WorkerReport::optimizer>("optimizer"),
+    key<&WorkerReport::versions>("versions"),
+    key<&WorkerReport::saved>("saved"),
+};
+
+constexpr Object kWorker{
+    "run_worker",
+    key<&WorkerReport::id>("id"),
+    key<&WorkerReport::busy>("busy_s", kTimes),
+    key<&WorkerReport::bubble_fraction>("bubble_fraction", kShare),
+    key<&WorkerReport::peak>("peak_bytes"),
+    group("parts", kParts),
+    key<&WorkerReport::peak_in_flight>("peak_in_flight"),
+    key<&WorkerReport::peak_versions>("peak_versions"),
+    key<&WorkerReport::sent_per_step>("sent_bytes_per_step"),
+    optional<&WorkerReport::swaps_in>("swaps_in", kSwaps),
+    optional<&WorkerReport::swaps_out>("swaps_out", kSwaps),
+    optional<&WorkerReport::graphs>("graphs", kGraphs),
+};
+
+constexpr Object kOpTime{
+    "op_time",
+    key<&OpTime::kind>("kind"),
+    key<&OpTime::stage>("stage"),
+    key<&OpTime::count>("count"),
+    key<&OpTime::predicted>("predicted_s", kTimes),
+    key<&OpTime::median>("median_s", kTimes),
+    optional<&OpTime::replicas>("replica_medians_s", kTimes),
+};
+
+constexpr Object kComparison{
+    "comparison",
+    key<&Comparison::name>("name"),
+    key<&Comparison::predicted>("predicted", kAnyNumber),
+    key<&Comparison::measured>("measured", kAnyNumber),
+    key<&Comparison::ratio>("ratio", kAnyNumber),
+};
+
+void check_steps(const StepHistory& history, ObjectReader& reader) {
+  reader.integer("steps", {0, history.stride * static_cast<std::int64_t>(StepHistory::kMost)});
 }
 
-Json write(const ReplicasReport& replicas) {
-  return {{"mean_staleness", replicas.mean_staleness},
-          {"largest_staleness", replicas.largest_staleness},
-          {"largest_lead", replicas.largest_lead},
-          {"pushed_bytes_per_step", replicas.pushed_per_step.value},
-          {"fetched_bytes_per_step", replicas.fetched_per_step.value}};
+constexpr Object kHistory{
+    "step_history",
+    key<&StepHistory::stride>("steps_per_sample", {1, std::int64_t{1} << 40}),
+    check<check_steps>(),
+    key<&StepHistory::steps>("steps"),
+    key<&StepHistory::time>("step_s", kTimes),
+    key<&StepHistory::peak>("peak_bytes"),
+};
+
+constexpr Object kTimedOp{
+    "timed_op",
+    key<&TimedOp::event, &plan::OpEvent::worker>("worker"),
+    key<&TimedOp::event, &plan::OpEvent::op>("op", kOp),
+    key<&TimedOp::event, &plan::OpEvent::start>("start_s", kTimes),
+    key<&TimedOp::event, &plan::OpEvent::end>("end_s", kTimes),
+    key<&TimedOp::peak>("peak_bytes"),
+    key<&TimedOp::held>("held_bytes"),
+};
+
+constexpr Object kTimedMessage{
+    "timed_message",
+    key<&plan::MessageEvent::from>("from"),
+    key<&plan::MessageEvent::to>("to"),
+    key<&plan::MessageEvent::producer>("producer", kOp),
+    key<&plan::MessageEvent::bytes>("bytes"),
+    key<&plan::MessageEvent::start>("start_s", kTimes),
+    key<&plan::MessageEvent::end>("end_s", kTimes),
+};
+
+void check_last_steps(LastSteps& last, ObjectReader& reader) {
+  if (!std::ranges::is_sorted(last.ops, {}, [](const TimedOp& op) { return op.event.start; }))
+    reader.fail("ops", "must be in the order of start_s");
+  if (reader.has("samples") && std::ssize(last.samples) != last.steps)
+    reader.fail("samples", "must be as many as steps");
 }
 
-Json write(const Comparison& row) {
-  return {{"name", row.name}, {"predicted", row.predicted}, {"measured", row.measured}, {"ratio", row.ratio}};
+constexpr Object kLastSteps{
+    "last_steps",
+    key<&LastSteps::first_step>("first_step"),
+    key<&LastSteps::steps>("steps", {0, 1000}),
+    key<&LastSteps::ops>("ops", kTimedOp),
+    key<&LastSteps::messages>("messages", kTimedMessage),
+    optional<&LastSteps::samples>("samples"),
+    check<check_last_steps>(),
+};
+
+// --- what stands in the report is of its plan
+
+IntegerRange workers_of(const RunReport& report) { return {0, std::ssize(report.plan.workers) - 1}; }
+
+void check_worker_ids(const RunReport& report, ObjectReader& reader) {
+  look_at_each(reader, "workers", [&](ObjectReader& worker) { worker.integer("id", workers_of(report)); });
 }
 
-template <class Value>
-Json write_all(const std::vector<Value>& values) {
-  Json json = Json::array();
-  for (const Value& value : values) json.push_back(write(value));
-  return json;
+void check_workers(const RunReport& report, ObjectReader& reader) {
+  if (report.workers.size() != report.plan.workers.size())
+    reader.fail("workers", "must be " + std::to_string(report.plan.workers.size()) + " as in the plan, found " +
+                               std::to_string(report.workers.size()));
 }
 
-// Losses may be any finite number, also below zero.
-constexpr NumberRange kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
-
-// loss_json()
-double read_loss(ObjectReader& reader, std::string_view key) {
-  if (reader.raw(key).is_null()) return std::numeric_limits<double>::quiet_NaN();
-  return reader.number(key, kAnyNumber);
+void check_op_times(const RunReport& report, ObjectReader& reader) {
+  const IntegerRange stages{0, std::ssize(report.plan.stages) - 1};
+  look_at_each(reader, "op_times", [&](ObjectReader& row) { row.integer("stage", stages); });
 }
 
-EpochReport read_epoch(ObjectReader& reader) {
-  EpochReport epoch;
-  epoch.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
-  epoch.train_loss = read_loss(reader, "train_loss");
-  if (reader.has("test_loss")) epoch.test_loss = read_loss(reader, "test_loss");
-  if (reader.has("test_accuracy")) epoch.test_accuracy = reader.number("test_accuracy", {0, 1});
-  epoch.samples_per_s = reader.number("samples_per_s");
-  epoch.last_step = reader.integer("last_step");
-  epoch.elapsed = Seconds(reader.number("elapsed_s", kTimes));
-  epoch.evaluation = Seconds(reader.number("evaluation_s", kTimes));
-  return epoch;
-}
-
-EvaluationReport read_evaluation(ObjectReader& reader) {
-  EvaluationReport evaluation;
-  evaluation.epoch = static_cast<int>(reader.integer("epoch", {0, std::numeric_limits<int>::max()}));
-  evaluation.step = reader.integer("step");
-  if (reader.has("test_loss")) evaluation.test_loss = read_loss(reader, "test_loss");
-  if (reader.has("test_accuracy")) evaluation.test_accuracy = reader.number("test_accuracy", {0, 1});
-  evaluation.elapsed = Seconds(reader.number("elapsed_s", kTimes));
-  evaluation.time = Seconds(reader.number("evaluation_s", kTimes));
-  return evaluation;
-}
-
-BestReport read_best(ObjectReader& reader) {
-  return {reader.integer("step"), reader.number("test_loss", kAnyNumber), reader.integer("evaluations_since"),
-          reader.has("checkpoint") ? reader.text("checkpoint") : ""};
-}
-
-std::optional<SwapsReport> read_swaps(ObjectReader& reader, std::string_view key) {
-  if (!reader.has(key)) return std::nullopt;
-  SwapsReport swaps;
-  reader.object(key, [&](ObjectReader& way) {
-    swaps = {way.integer("count"), Bytes(way.integer("bytes")), Seconds(way.number("time_s", kTimes))};
+void check_history(const RunReport& report, ObjectReader& reader) {
+  const StepHistory& history = report.history;
+  const auto samples = static_cast<std::size_t>((history.steps + history.stride - 1) / history.stride);
+  look_at(reader, "history", [&](ObjectReader& member) {
+    const auto check_size = [&](std::string_view key, std::size_t size) {
+      if (size != samples)
+        member.fail(key, "must have " + std::to_string(samples) + " samples of " +
+                             std::to_string(history.stride) + " steps for its " +
+                             std::to_string(history.steps));
+    };
+    check_size("step_s", history.time.size());
+    const std::size_t workers = report.plan.workers.size();
+    if (history.peak.size() != workers && samples > 0)
+      member.fail("peak_bytes", "must have a list for each of the " + std::to_string(workers) + " workers");
+    for (const std::vector<Bytes>& worker : history.peak) check_size("peak_bytes", worker.size());
   });
-  return swaps;
 }
 
-std::optional<GraphCount> read_graphs(ObjectReader& reader) {
-  if (!reader.has("graphs")) return std::nullopt;
-  GraphCount graphs;
-  reader.object("graphs", [&](ObjectReader& count) {
-    graphs = {count.integer("recorded"), count.integer("replayed"), Bytes(count.integer("bytes"))};
-  });
-  return graphs;
-}
-
-WorkerReport read_worker(ObjectReader& reader, std::size_t workers) {
-  WorkerReport worker;
-  const IntegerRange count{0, std::numeric_limits<int>::max()};
-  worker.id = read_worker_id(reader, "id", workers);
-  worker.busy = Seconds(reader.number("busy_s", kTimes));
-  worker.bubble_fraction = reader.number("bubble_fraction", {0, 1});
-  worker.peak = Bytes(reader.integer("peak_bytes"));
-  reader.object("parts", [&](ObjectReader& parts) {
-    worker.weights = Bytes(parts.integer("weights"));
-    worker.gradients = Bytes(parts.integer("gradients"));
-    worker.optimizer = Bytes(parts.integer("optimizer"));
-    worker.versions = Bytes(parts.integer("versions"));
-    worker.saved = Bytes(parts.integer("saved"));
-  });
-  worker.peak_in_flight = static_cast<int>(reader.integer("peak_in_flight", count));
-  worker.peak_versions = static_cast<int>(reader.integer("peak_versions", count));
-  worker.sent_per_step = Bytes(reader.integer("sent_bytes_per_step"));
-  worker.swaps_in = read_swaps(reader, "swaps_in");
-  worker.swaps_out = read_swaps(reader, "swaps_out");
-  worker.graphs = read_graphs(reader);
-  return worker;
-}
-
-OpTime read_op_time(ObjectReader& reader, const plan::Plan& plan) {
-  OpTime row;
-  row.kind = reader.enumerator<plan::OpKind>("kind");
-  row.stage = read_stage_id(reader, "stage", plan.stages.size());
-  row.count = reader.integer("count");
-  row.predicted = Seconds(reader.number("predicted_s", kTimes));
-  row.median = Seconds(reader.number("median_s", kTimes));
-  if (!reader.has("replica_medians_s")) return row;
-  for (const double replica : reader.numbers("replica_medians_s", kTimes)) row.replicas.emplace_back(replica);
-  return row;
-}
-
-Comparison read_comparison(ObjectReader& reader) {
-  Comparison row;
-  row.name = reader.text("name");
-  row.predicted = reader.number("predicted", kAnyNumber);
-  row.measured = reader.number("measured", kAnyNumber);
-  row.ratio = reader.number("ratio", kAnyNumber);
-  return row;
-}
-
-// What is drawn of a report is looked up in its plan.
-plan::Plan read_plan(ObjectReader& reader) {
-  const Json& json = reader.raw("plan");
-  return with_context(reader.pointer() + "/plan", [&] {
-    plan::Plan plan = plan::plan_from_json(json);
-    plan::check_plan(plan);
-    return plan;
+/// Each operation and message of the last steps: the keys of its workers, and of the operation.
+void look_at_events(ObjectReader& reader,
+                    const std::function<void(ObjectReader& event, std::string_view op,
+                                             std::span<const std::string_view> workers)>& look) {
+  constexpr std::array kOne{"worker"sv};
+  constexpr std::array kTwo{"from"sv, "to"sv};
+  look_at(reader, "last_steps", [&](ObjectReader& last) {
+    look_at_each(last, "ops", [&](ObjectReader& event) { look(event, "op", std::span(kOne)); });
+    look_at_each(last, "messages", [&](ObjectReader& event) { look(event, "producer", std::span(kTwo)); });
   });
 }
 
-std::vector<double> read_losses(ObjectReader& reader) {
-  std::vector<double> losses;
-  const Json& json = reader.raw("step_losses");
-  if (!json.is_array()) reader.fail("step_losses", "must be an array of numbers");
-  for (const Json& value : json) {
-    if (!value.is_number() && !value.is_null()) reader.fail("step_losses", "must be an array of numbers");
-    losses.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-  }
-  return losses;
+void check_event_places(const RunReport& report, ObjectReader& reader) {
+  look_at_events(reader, [&](ObjectReader& event, std::string_view, std::span<const std::string_view> workers) {
+    for (const std::string_view worker : workers) event.integer(worker, workers_of(report));
+    event.number("end_s", {event.number("start_s", kTimes), kTimes.max});
+  });
 }
+
+void check_event_stages(const RunReport& report, ObjectReader& reader) {
+  look_at_events(reader, [&](ObjectReader& event, std::string_view key, std::span<const std::string_view>) {
+    const std::string text = event.text(key);
+    const plan::Op op = plan::parse_program(text).front();
+    const std::size_t stages = report.plan.stages.size();
+    if (op.kind != plan::OpKind::tied_all_reduce && index(op.stage) >= stages)
+      event.fail(key, "\"" + text + "\" is of no stage: the plan has " + std::to_string(stages));
+  });
+}
+
+void check_slow_devices(const RunReport& report, ObjectReader& reader) {
+  look_at_each(reader, "slow_devices", [&](ObjectReader& slow) { slow.integer("worker", workers_of(report)); });
+}
+
+constexpr Object kReport{
+    "report",
+    defaulted<&RunReport::context>("context"),
+    key<&RunReport::plan_hash>("plan_hash"),
+    key<&RunReport::plan>("plan", kPlan),
+    key<&RunReport::settings>("settings", kSettings),
+    key<&RunReport::exit_reason>("exit_reason"),
+    key<&RunReport::seed>("seed", kSeed),
+    key<&RunReport::steps>("steps"),
+    key<&RunReport::skipped_steps>("skipped_steps"),
+    key<&RunReport::step>("step_s", kTimes),
+    key<&RunReport::samples_per_s>("samples_per_s"),
+    key<&RunReport::bubble_fraction>("bubble_fraction", kShare),
+    key<&RunReport::epochs>("epochs", kEpoch),
+    check<check_worker_ids>(),
+    key<&RunReport::workers>("workers", kWorker),
+    check<check_workers>(),
+    check<check_op_times>(),
+    key<&RunReport::op_times>("op_times", kOpTime),
+    key<&RunReport::comparisons>("comparisons", kComparison),
+    key<&RunReport::step_losses>("step_losses", kLosses),
+    key<&RunReport::history>("history", kHistory),
+    check<check_history>(),
+    check<check_event_places>(),
+    key<&RunReport::last_steps>("last_steps", kLastSteps),
+    check<check_event_stages>(),
+    optional<&RunReport::evaluations>("evaluations", kEvaluation),
+    optional<&RunReport::best>("best", kBest),
+    optional<&RunReport::resumed>("resumed_from", kResumedFrom),
+    optional<&RunReport::lost_attempts>("lost_attempts", kLostAttempt),
+    check<check_slow_devices>(),
+    optional<&RunReport::slow_devices>("slow_devices", kSlowDevice),
+    optional<&RunReport::deviation>("deviation", kDeviation),
+    optional<&RunReport::checkpoints>("checkpoints", kCheckpoints),
+    optional<&RunReport::frames>("frames", kFrames),
+    optional<&RunReport::replicas>("replicas", kReplicas),
+};
 
 }  // namespace
 
+const ValueType kLoss{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          *static_cast<double*>(to) = json.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                     : detail::number_at(json, pointer, kAnyNumber);
+        },
+    .write = [](const Field&, const void* from) { return loss_json(*static_cast<const double*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"anyOf", {{{"type", "number"}}, {{"type", "null"}}}}};
+    }};
+
 Json loss_json(double loss) { return std::isfinite(loss) ? Json(loss) : Json(); }
 
-Json to_json(const RunReport& report) {
-  Json losses = Json::array();
-  for (const double loss : report.step_losses) losses.push_back(loss_json(loss));
-  Json json{{"format", kReportFormat},
-            {"version", kReportVersion},
-            {"context", context_json(report.context)},
-            {"plan_hash", report.plan_hash},
-            {"plan", plan::to_json(report.plan)},
-            {"settings", to_json(report.settings)},
-            {"exit_reason", report.exit_reason},
-            {"seed", report.seed},
-            {"steps", report.steps},
-            {"skipped_steps", report.skipped_steps},
-            {"step_s", report.step.count()},
-            {"samples_per_s", report.samples_per_s},
-            {"bubble_fraction", report.bubble_fraction},
-            {"epochs", write_all(report.epochs)},
-            {"workers", write_all(report.workers)},
-            {"op_times", write_all(report.op_times)},
-            {"comparisons", write_all(report.comparisons)},
-            {"step_losses", std::move(losses)},
-            {"history", to_json(report.history)},
-            {"last_steps", to_json(report.last_steps)}};
-  if (!report.evaluations.empty()) json["evaluations"] = write_all(report.evaluations);
-  if (report.best) json["best"] = write(*report.best);
-  if (report.resumed)
-    json["resumed_from"] = {{"checkpoint", report.resumed->checkpoint}, {"step", report.resumed->step}};
-  if (!report.lost_attempts.empty()) json["lost_attempts"] = write_all(report.lost_attempts);
-  if (!report.slow_devices.empty()) json["slow_devices"] = write_all(report.slow_devices);
-  if (report.deviation) json["deviation"] = to_json(*report.deviation);
-  if (report.checkpoints) json["checkpoints"] = write(*report.checkpoints);
-  if (report.frames) json["frames"] = write(*report.frames);
-  if (report.replicas) json["replicas"] = write(*report.replicas);
-  return json;
-}
+Keys report_keys() { return keys_of(kReport); }
 
-RunReport report_from_json(const Json& json) {
-  RunReport report;
-  read_document(json, kReportFormat, kReportVersion, [&](ObjectReader& reader) {
-    report.context = read_context(reader);
-    report.plan_hash = reader.text("plan_hash");
-    report.plan = read_plan(reader);
-    report.settings = read_settings(reader, "settings");
-    report.exit_reason = reader.text("exit_reason");
-    report.seed = read_seed(reader, "seed");
-    report.steps = reader.integer("steps");
-    report.skipped_steps = reader.integer("skipped_steps");
-    report.step = Seconds(reader.number("step_s", kTimes));
-    report.samples_per_s = reader.number("samples_per_s");
-    report.bubble_fraction = reader.number("bubble_fraction", {0, 1});
-    reader.objects("epochs", [&](ObjectReader& epoch) { report.epochs.push_back(read_epoch(epoch)); });
-    if (reader.has("evaluations")) {
-      reader.objects("evaluations",
-                     [&](ObjectReader& member) { report.evaluations.push_back(read_evaluation(member)); });
-    }
-    if (reader.has("best"))
-      reader.object("best", [&](ObjectReader& member) { report.best = read_best(member); });
-    const std::size_t workers = report.plan.workers.size();
-    reader.objects("workers",
-                   [&](ObjectReader& worker) { report.workers.push_back(read_worker(worker, workers)); });
-    if (report.workers.size() != workers)
-      reader.fail("workers", "must be " + std::to_string(workers) + " as in the plan, found " +
-                                 std::to_string(report.workers.size()));
-    reader.objects("op_times",
-                   [&](ObjectReader& row) { report.op_times.push_back(read_op_time(row, report.plan)); });
-    reader.objects("comparisons",
-                   [&](ObjectReader& row) { report.comparisons.push_back(read_comparison(row)); });
-    report.step_losses = read_losses(reader);
-    reader.object("history", [&](ObjectReader& history) { report.history = read_history(history, workers); });
-    reader.object("last_steps",
-                  [&](ObjectReader& last) { report.last_steps = read_last_steps(last, report.plan); });
-    if (reader.has("resumed_from")) {
-      reader.object("resumed_from", [&](ObjectReader& from) {
-        report.resumed = ResumedFrom{from.text("checkpoint"), from.integer("step")};
-      });
-    }
-    if (reader.has("lost_attempts")) {
-      reader.objects("lost_attempts",
-                     [&](ObjectReader& row) { report.lost_attempts.push_back(read_lost_attempt(row)); });
-    }
-    if (reader.has("slow_devices")) {
-      reader.objects("slow_devices",
-                     [&](ObjectReader& row) { report.slow_devices.push_back(read_slow_device(row, workers)); });
-    }
-    if (reader.has("deviation"))
-      reader.object("deviation", [&](ObjectReader& member) { report.deviation = read_deviation(member); });
-    if (reader.has("frames")) {
-      reader.object("frames", [&](ObjectReader& member) {
-        report.frames = FramesReport{Seconds(member.number("period_s", kTimes)),
-                                     Seconds(member.number("latency_s", kTimes)), member.integer("delay")};
-      });
-    }
-    if (reader.has("replicas")) {
-      reader.object("replicas", [&](ObjectReader& member) {
-        report.replicas =
-            ReplicasReport{member.number("mean_staleness"), member.integer("largest_staleness"),
-                           member.integer("largest_lead"), Bytes(member.integer("pushed_bytes_per_step")),
-                           Bytes(member.integer("fetched_bytes_per_step"))};
-      });
-    }
-    if (reader.has("checkpoints")) {
-      reader.object("checkpoints", [&](ObjectReader& member) {
-        report.checkpoints = CheckpointsReport{member.integer("written"),
-                                               Bytes(member.integer("size_bytes")),
-                                               Seconds(member.number("pause_s")),
-                                               Seconds(member.number("write_s")),
-                                               {}};
-        if (!member.has("interval_s")) return;
-        report.checkpoints->choice =
-            CheckpointChoice{Seconds(member.number("cost_s")), Seconds(member.number("interval_s"))};
-      });
-    }
-  });
-  return report;
+Json to_json(const RunReport& report) { return document_json(kReport, report); }
+
+RunReport report_from_json(const Json& json) { return document_from_json(kReport, json); }
+
+Json to_json(const LostAttempt& lost) { return pp::to_json(kLostAttempt, lost); }
+
+LostAttempt read_lost_attempt(ObjectReader& reader) {
+  LostAttempt lost;
+  read_keys(keys_of(kLostAttempt), reader, &lost);
+  return lost;
 }
 
 }  // namespace pp::run

@@ -4,18 +4,14 @@
 #include <array>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libprofile/core/index.h"
 #include "librun/report/build.h"
-#include "librun/report/report_parts_json.h"
 
 namespace pp::run {
 
 namespace {
-
-constexpr NumberRange kFactors{.min = 1e-9, .max = 1e9};
 
 bool replicas_train_apart(plan::WeightPolicy policy) {
   using plan::WeightPolicy;
@@ -44,20 +40,6 @@ std::string slow_device_line(const SlowDevice& slow, const plan::Plan& plan) {
           factor.data() + " times as long as promised ";
   if (!slow.last_step) return text + "since step " + std::to_string(slow.first_step);
   return text + "from step " + std::to_string(slow.first_step) + " to " + std::to_string(*slow.last_step);
-}
-
-Json to_json(const SlowDevice& slow) {
-  Json json{{"worker", number(slow.worker)}, {"first_step", slow.first_step}, {"factor", slow.factor}};
-  if (slow.last_step) json["last_step"] = *slow.last_step;
-  return json;
-}
-
-SlowDevice read_slow_device(ObjectReader& reader, std::size_t workers) {
-  SlowDevice slow{.worker = read_worker_id(reader, "worker", workers),
-                  .first_step = reader.integer("first_step"),
-                  .factor = reader.number("factor", kFactors)};
-  if (reader.has("last_step")) slow.last_step = reader.integer("last_step");
-  return slow;
 }
 
 SlowDevices::SlowDevices(const plan::Plan& plan) {

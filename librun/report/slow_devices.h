@@ -9,7 +9,6 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/plan/plan.h"
-#include "libprofile/core/json_reader.h"
 #include "librun/report/record.h"
 
 namespace pp::run {
@@ -25,9 +24,6 @@ struct SlowDevice {
 
 /// `device cpu:1 on node2 (worker 3) takes 2.03 times as long as promised since step 41`
 std::string slow_device_line(const SlowDevice& slow, const plan::Plan& plan);
-Json to_json(const SlowDevice& slow);
-/// Throws pp::Error (data).
-SlowDevice read_slow_device(ObjectReader& reader, std::size_t workers);
 
 /// What each worker's operations took in a step is compared with what the plan promises of them, and the
 /// devices' part of it told from the layers' by plan::two_way_factors(): workers of the same stages tell them

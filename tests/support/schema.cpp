@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -11,6 +12,7 @@
 #include <valijson/validator.hpp>
 
 #include "libprofile/core/schema/document_schema.h"
+#include "librun/documents.h"
 
 namespace pp::test {
 namespace {
@@ -32,25 +34,31 @@ nlohmann::json plain(const Json& json) {
 
 }  // namespace
 
+SchemaError schema_error_of(const Json& schema) {
+  const auto parsed = std::make_shared<valijson::Schema>();
+  const nlohmann::json rules = plain(schema);
+  valijson::SchemaParser().populateSchema(Adapter(rules), *parsed);
+  return [parsed](const Json& json) {
+    const nlohmann::json target = plain(json);
+    valijson::Validator validator;
+    valijson::ValidationResults results;
+    if (validator.validate(*parsed, Adapter(target), &results)) return std::string();
+    valijson::ValidationResults::Error error;
+    std::string text;
+    for (int i = 0; i < 3 && results.popError(error); ++i) {
+      for (const std::string& place : error.context) text += place;
+      text += ": " + error.description + "; ";
+    }
+    return text.empty() ? "refused" : text;
+  };
+}
+
 std::string schema_error(std::string_view document, const Json& json) {
-  static std::map<std::string, valijson::Schema, std::less<>> parsed;
-  auto found = parsed.find(document);
-  if (found == parsed.end()) {
-    found = parsed.try_emplace(std::string(document)).first;
-    const nlohmann::json text = plain(document_schema(document));
-    valijson::SchemaParser().populateSchema(Adapter(text), found->second);
-  }
-  const nlohmann::json target = plain(json);
-  valijson::Validator validator;
-  valijson::ValidationResults results;
-  if (validator.validate(found->second, Adapter(target), &results)) return {};
-  valijson::ValidationResults::Error error;
-  std::string text;
-  for (int i = 0; i < 3 && results.popError(error); ++i) {
-    for (const std::string& place : error.context) text += place;
-    text += ": " + error.description + "; ";
-  }
-  return text.empty() ? "refused" : text;
+  static std::map<std::string, SchemaError, std::less<>> known;
+  auto found = known.find(document);
+  if (found == known.end())
+    found = known.emplace(document, schema_error_of(document_schema(document, document_keys()))).first;
+  return found->second(json);
 }
 
 }  // namespace pp::test

@@ -12,7 +12,10 @@
 
 namespace pp::test {
 
-/// What the schema of that document (`model`, `plan`) has against it; empty: nothing.
+/// What a schema has against a document; empty: nothing.
+using SchemaError = std::function<std::string(const Json& json)>;
+SchemaError schema_error_of(const Json& schema);
+/// The same, of the schema of that document (`model`, `plan`).
 std::string schema_error(std::string_view document, const Json& json);
 
 /// The documents among the files of a folder and of those below.
@@ -42,7 +45,7 @@ struct Disagreement {
 /// Takes away each member, gives each object one more, and puts null, a text, -1.5, 0, true, [] and {} in the
 /// place of each value of another type: where `read`, which throws pp::Error, and the schema differ. What
 /// stands below `/KEY` for a key of `apart` is left as it is.
-Disagreement disagreement(std::string_view document, const Json& json,
+Disagreement disagreement(const SchemaError& schema, const Json& json,
                           const std::function<void(const Json&)>& read,
                           const std::vector<std::string>& apart = {});
 

@@ -28,7 +28,7 @@ bool same_type(const Json& one, const Json& other) {
 
 }  // namespace
 
-Disagreement disagreement(std::string_view document, const Json& json,
+Disagreement disagreement(const SchemaError& schema, const Json& json,
                           const std::function<void(const Json&)>& read, const std::vector<std::string>& apart) {
   const std::array others{Json(), Json("text"), Json(-1.5), Json(0), Json(true), Json::array(), Json::object()};
   Disagreement found;
@@ -39,7 +39,7 @@ Disagreement disagreement(std::string_view document, const Json& json,
     } catch (const Error&) {
       is_read = false;
     }
-    if (is_read == schema_error(document, changed).empty()) return;
+    if (is_read == schema(changed).empty()) return;
     (is_read ? found.too_strict : found.too_loose) += what + "; ";
   };
   each_place(json, Pointer(), [&](const Pointer& at) {

@@ -13,7 +13,7 @@
 #include "apps/run/hosts.h"
 #include "libplan/plan/plan.h"
 #include "libprofile/core/profile.h"
-#include "librun/report/report_parts_json.h"
+#include "librun/report/report.h"
 
 namespace pp::run_tool {
 

@@ -31,10 +31,6 @@ std::string_view NameTable::name_part(std::string_view reference) {
 
 std::string in_quotes(std::string_view name) { return std::string(1, '"').append(name).append(1, '"'); }
 
-void fail_at(const std::string& pointer, const std::string& message) {
-  throw Error(ErrorKind::data, pointer + ": " + message);
-}
-
 NameTable::NameTable(const ModelGraph& graph, std::string pointer)
     : graph_(graph), pointer_(std::move(pointer)) {
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {

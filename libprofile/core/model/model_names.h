@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "libprofile/core/fields.h"
 #include "libprofile/core/model/model_graph.h"
 
 namespace pp::detail {
@@ -16,8 +17,6 @@ std::string in_quotes(std::string_view name);
 bool is_name(std::string_view name);
 /// `layer1.0.conv1`: letters, digits, `_` and `-`, with single dots between them.
 bool is_dotted_name(std::string_view name);
-/// Throws pp::Error (data): `POINTER: message`.
-[[noreturn]] void fail_at(const std::string& pointer, const std::string& message);
 
 class NameTable {
  public:

@@ -1,5 +1,4 @@
-// The keys of the objects of profiles, clusters, devices, plans and stage times, and of what pp-run writes:
-// reports, checkpoints, inferences, metrics; as their readers take them.
+// The keys of the objects of plans, as their reader takes them.
 #include <array>
 
 #include "libprofile/core/schema/document_schema.h"
@@ -9,94 +8,6 @@ namespace pp::detail {
 namespace {
 
 constexpr std::array kPlanningRows{
-    // pp.cluster
-    ObjectRow{"cluster", "context? {text}, measured? flag, devices [device_place], levels [level]"},
-    ObjectRow{
-        "device_place",
-        "id count, kind 'cpu|cuda', index? count, cores? [count], node? text, memory_bytes? count, speed? "
-        "positive, model? text"},
-    ObjectRow{"level",
-              "name text, devices size, cards? size, bandwidth_bytes_per_s positive, latency_s? number, "
-              "message_cost_s? number, overlap? share, duplex? 'full|half', fit_residual? number, samples? "
-              "[link_sample], all_reduce? level_all_reduce"},
-    ObjectRow{
-        "level_all_reduce",
-        "bandwidth_bytes_per_s positive, latency_s number, fit_residual number, overlap? share, cached_bytes? "
-        "count, bandwidth_beyond_bytes_per_s? positive, samples? [link_sample]"},
-    ObjectRow{"link_sample", "size_bytes count, time_s time"},
-    ObjectRow{"time", "median number, low number, high number, samples count"},
-    // pp.device
-    ObjectRow{"device",
-              "name text, source text, kind 'cpu|cuda', memory_bytes count, context_bytes? count, "
-              "memory_rounding? positive, memory_bandwidth_bytes_per_s positive, memory_efficiency share, "
-              "cache_bytes count, "
-              "cache_bandwidth_bytes_per_s positive, overlap share, kernel_overhead_s number, tensor_link? "
-              "tensor_link, "
-              "types [device_type]"},
-    // pp.trainer
-    ObjectRow{"trainer",
-              "name text, source text, attention? 'by_model|one_kernel', elements? 'fused|composed', "
-              "recompute? 'any|uniform|first_blocks', gradients? 'float32|weights', launch_s? number, "
-              "backward_launch_s? number, update_s? number, traffic? traffic, hidden_gradients? share, "
-              "hidden_tensor? share, hidden_context? share, bucket_bytes? count, logit_bytes? number, "
-              "process_bytes? count, recipes? [recipe]"},
-    ObjectRow{"recipe", "products 'float8|mxfloat8|float4', cast_bytes number, weight_copies number"},
-    ObjectRow{"traffic", "elements positive, attention positive, loss positive"},
-    ObjectRow{"tensor_link", "bandwidth_bytes_per_s positive, latency_s number"},
-    ObjectRow{"device_type",
-              "dtype 'float32|float64|bfloat16|float8|mxfloat8|float4', product_flops_per_s positive, "
-              "vector_flops_per_s positive, "
-              "efficiency share, half_flops number, attention_efficiency? share, unaligned_efficiency? share"},
-    // pp.profile
-    ObjectRow{
-        "profile",
-        "context? {text}, model model, model_hash? text, device profiled_device, dtype "
-        "'float32|float64|bfloat16', products? 'float8|mxfloat8|float4', memory_format? "
-        "'contiguous|channels_last', autocast? 'bfloat16|float16', mode "
-        "'in_place|isolated|imported|estimated', tensor_degree? size, context_parallel? context_group, "
-        "trainer? trainer, micro_batch_sizes [size], layers [profiled_layer], loss? "
-        "profiled_layer, whole_model [whole_model], optimizers [optimizer], operation_overhead? overhead, "
-        "kernels? [kernel], estimated [text]"},
-    ObjectRow{"context_group", "degree size, sum_s_per_byte number"},
-    ObjectRow{"profiled_device",
-              "kind 'cpu|cuda', name text, cores_per_device count, devices_busy size, memory_bytes count, "
-              "peak_flops_per_s? positive"},
-    ObjectRow{
-        "profiled_layer",
-        "name text, parameter_count count, parameter_bytes count, trained_parameter_bytes? count, buffer_bytes "
-        "count, forward_flops_per_sample number, points [point], piper? piper"},
-    ObjectRow{
-        "point",
-        "micro_batch_size size, out_of_memory? flag, forward_s? time, backward_s? time, input_gradient_s? "
-        "time, "
-        "weight_gradient_s? time, first? pass_times, in_part? pass_times, alone? pass_times, output_bytes? "
-        "count, saved_bytes? count, saved_input_bytes? count, workspace_bytes? count, waiting_bytes? count, "
-        "transfer_s? number, gradient_transfer_s? number"},
-    ObjectRow{"pass_times",
-              "forward_s time|number, backward_s time|number, input_gradient_s time|number, weight_gradient_s "
-              "time|number"},
-    ObjectRow{"whole_model", "micro_batch_size size, forward_s time, backward_s time, peak_bytes count"},
-    ObjectRow{
-        "optimizer",
-        "name text, state_bytes_per_parameter_byte number, update_s time, parameter_bytes count, new_version? "
-        "update, parts? [update]"},
-    ObjectRow{"update", "parameter_bytes size, update_s time"},
-    ObjectRow{"overhead", "forward_s time, backward_s time"},
-    ObjectRow{"kernel",
-              "task 'product|product_with_bias|product_into|product_added|batched_product|convolution|"
-              "convolution_input_gradient|convolution_weight_gradient', dtype "
-              "'float32|float64|bfloat16|int64|uint8|bool', layout? 'nn|nt|tn|tt', sizes [count], kernel "
-              "'mkl|onednn|convolution|product', seconds? {number}"},
-    ObjectRow{
-        "piper",
-        "plain piper_costs, recompute? piper_costs, incoming [piper_edge], outgoing? [piper_edge], tensor? "
-        "[piper_share]"},
-    ObjectRow{
-        "piper_share",
-        "degree size, parameter_bytes count, plain piper_costs, recompute? piper_costs, incoming [piper_edge], "
-        "outgoing? [piper_edge]"},
-    ObjectRow{"piper_costs", "time_s number, saved_bytes count, fixed_bytes count"},
-    ObjectRow{"piper_edge", "layer text, bytes count"},
     // pp.plan
     ObjectRow{
         "plan",
@@ -169,110 +80,10 @@ constexpr std::array kPlanningRows{
         "forward spread_of, backward spread_of, input_gradient spread_of, weight_gradient spread_of, recompute "
         "spread_of, update spread_of"},
     ObjectRow{"spread_of", "below_s number, above_s number, shift_s signed"},
-    // pp.stage-times
-    ObjectRow{"stage-times", "name text, source text, tables [stage_time_table]"},
-    ObjectRow{"stage_time_table",
-              "title text, remark? text, rows [stage_time_row], printed_mean_efficiency? share"},
-    ObjectRow{"stage_time_row", "micro_batches size, stages_s [positive], printed_efficiency? share"},
-};
-
-constexpr std::array kRunRows{
-    // pp.report
-    ObjectRow{
-        "report",
-        "context? {text}, plan_hash text, plan plan, settings {flag|signed|text}, exit_reason text, seed "
-        "count, "
-        "steps count, skipped_steps count, step_s number, samples_per_s number, bubble_fraction share, epochs "
-        "[epoch], evaluations? [evaluation], best? best, workers [run_worker], op_times [op_time], comparisons "
-        "[comparison], step_losses "
-        "[signed|null], history step_history, last_steps last_steps, resumed_from? resumed_from, "
-        "lost_attempts? "
-        "[lost_attempt], slow_devices? [slow_device], deviation? deviation, checkpoints? written_checkpoints, "
-        "frames? frames, "
-        "replicas? replicas"},
-    ObjectRow{
-        "epoch",
-        "epoch count, train_loss signed|null, test_loss? signed|null, test_accuracy? share, samples_per_s "
-        "number, last_step count, elapsed_s number, evaluation_s number"},
-    ObjectRow{"evaluation",
-              "epoch count, step count, test_loss? signed|null, test_accuracy? share, elapsed_s number, "
-              "evaluation_s number"},
-    ObjectRow{"best", "step count, test_loss signed, evaluations_since count, checkpoint? text"},
-    ObjectRow{"run_worker",
-              "id count, busy_s number, bubble_fraction share, peak_bytes count, parts run_parts, "
-              "peak_in_flight count, peak_versions count, sent_bytes_per_step count, swaps_in? swaps, "
-              "swaps_out? swaps, graphs? graphs"},
-    ObjectRow{"run_parts", "weights count, gradients count, optimizer count, versions count, saved count"},
-    ObjectRow{"swaps", "count count, bytes count, time_s number"},
-    ObjectRow{"graphs", "recorded count, replayed count, bytes count"},
-    ObjectRow{"op_time",
-              "kind 'F|B|I|W|R|AR|ARg|U|L|E', stage count, count count, predicted_s number, median_s number, "
-              "replica_medians_s? [number]"},
-    ObjectRow{"comparison", "name text, predicted signed, measured signed, ratio signed"},
-    ObjectRow{"step_history", "steps_per_sample size, steps count, step_s [number], peak_bytes [[count]]"},
-    ObjectRow{"last_steps",
-              "first_step count, steps count, ops [timed_op], messages [timed_message], samples? [count]"},
-    ObjectRow{"timed_op",
-              "worker count, op text, start_s number, end_s number, peak_bytes count, held_bytes count"},
-    ObjectRow{"timed_message",
-              "from count, to count, producer text, bytes count, start_s number, end_s number"},
-    ObjectRow{"resumed_from", "checkpoint text, step count"},
-    ObjectRow{
-        "lost_attempt",
-        "how text, first_step count, steps_done count, seconds number, checkpoint_step? count, plan? text, "
-        "hosts? text, to_next_s? number"},
-    ObjectRow{"slow_device", "worker count, first_step count, last_step? count, factor positive"},
-    ObjectRow{"deviation",
-              "operations_s? signed, above_medians_s number, operation_count count, interrupted count, "
-              "mean_excess_s signed, first_steps "
-              "count, first_excess_s signed, partial_steps count, partial_step_s number"},
-    ObjectRow{"written_checkpoints",
-              "written count, size_bytes count, pause_s number, write_s number, cost_s? number, "
-              "interval_s? "
-              "number"},
-    ObjectRow{"frames", "period_s number, latency_s number, delay count"},
-    ObjectRow{
-        "replicas",
-        "mean_staleness number, largest_staleness count, largest_lead count, pushed_bytes_per_step count, "
-        "fetched_bytes_per_step count"},
-    // pp.checkpoint; version 1 has no owners and may lack epoch_samples and hash
-    ObjectRow{"checkpoint",
-              "position position, training training_identity, seed count, micro_batches size, plan_hash text, "
-              "kernels? text, settings {flag|signed|text}, parts [checkpoint_part], hash? text"},
-    ObjectRow{"position",
-              "step count, epoch count, epoch_steps count, epoch_loss signed, epoch_samples? number, "
-              "loss_scale? loss_scale, evaluated? evaluated"},
-    ObjectRow{"evaluated", "step count, best_loss signed, best_step count, since_best count"},
-    ObjectRow{"loss_scale", "factor positive, finite_steps count"},
-    ObjectRow{"training_identity",
-              "model_hash text, dtype text, optimizer text, samples size, mini_batch size, steps_per_epoch "
-              "size"},
-    ObjectRow{"checkpoint_part", "file text, bytes count, hash text, owner? count"},
-    // pp.inference
-    ObjectRow{
-        "inference",
-        "context? {text}, plan_hash text, settings {flag|signed|text}, seed count, exit_reason text, samples "
-        "count, micro_batch size, passes count, elapsed_s number, samples_per_s? number, tokens_per_s? number, "
-        "latency_s latency, workers [inference_worker], forwards [inference_forward], tokens? count"},
-    ObjectRow{"latency", "median number, p95 number, largest number"},
-    ObjectRow{"inference_worker", "id count, busy_s number, idle_fraction share, peak_bytes count"},
-    ObjectRow{"inference_forward", "stage count, count count, predicted_s number, median_s number"},
-    // pp.metrics: the line that begins a run, of a step, of an evaluation or the end of an epoch
-    ObjectRow{"metrics",
-              "plan_hash text, seed count, first_step count, steps count, settings {flag|signed|text}"},
-    ObjectRow{"metrics_step",
-              "step count, epoch count, loss signed|null, learning_rate number, samples count, samples_per_s "
-              "number, elapsed_s number, bubble_fraction share, peak_bytes count, gradient_norm? number, "
-              "loss_scale? positive"},
-    ObjectRow{"metrics_evaluation",
-              "evaluation count, step count, elapsed_s number, evaluation_s number, train_loss? signed|null, "
-              "test_loss? signed|null, test_accuracy? share"},
 };
 
 }  // namespace
 
 std::span<const ObjectRow> planning_rows() { return kPlanningRows; }
-
-std::span<const ObjectRow> run_rows() { return kRunRows; }
 
 }  // namespace pp::detail

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/json_fields.h"
 #include "libprofile/core/text.h"
 
 namespace pp {
@@ -147,12 +148,12 @@ Json object_schema(std::string_view keys) {
 
 int newest_version(std::string_view document) { return document_named(document).newest; }
 
-Json document_schema(std::string_view name) {
+Json document_schema(std::string_view name, std::span<const Keys> lists) {
   const Document& document = document_named(name);
   Json all = Json::object();
-  for (const std::span<const ObjectRow> rows : {detail::planning_rows(), detail::run_rows()}) {
-    for (const ObjectRow& row : rows) all[std::string(row.name)] = detail::object_schema(row.keys);
-  }
+  for (const ObjectRow& row : detail::planning_rows())
+    all[std::string(row.name)] = detail::object_schema(row.keys);
+  for (const Keys& list : lists) add_definitions(list, all);
   detail::add_model_definitions(all);
   for (const Document& one : kDocuments) {
     Json& schema = all.at(std::string(one.name));

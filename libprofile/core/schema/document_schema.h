@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "libprofile/core/json_reader.h"
+#include "libprofile/core/fields.h"
 
 namespace pp {
 
@@ -17,8 +17,13 @@ std::span<const std::string_view> schema_names();
 int newest_version(std::string_view document);
 
 /// Draft 7, complete: what it refers to stands in its `definitions`. That of `metrics` is of each line of such
-/// a file. Throws pp::Error (usage) for another name.
-Json document_schema(std::string_view name);
+/// a file. `lists`: of the documents whose keys are field lists. Throws pp::Error (usage) for another name.
+Json document_schema(std::string_view name, std::span<const Keys> lists);
+
+/// The lists of this library's documents.
+Keys cluster_keys();
+Keys trainer_keys();
+Keys profile_keys();
 
 namespace detail {
 
@@ -32,8 +37,6 @@ struct ObjectRow {
 };
 /// What pp-profile and pp-plan read and write, but models.
 std::span<const ObjectRow> planning_rows();
-/// What pp-run writes.
-std::span<const ObjectRow> run_rows();
 
 /// Of `text`, `[count]`, `{signed|text}`, `'a|b'`, `time|number`, as above.
 Json type_schema(std::string_view type);

@@ -9,7 +9,6 @@
 
 #include "tests/support/doctest.h"
 #include "tests/support/places.h"
-#include "tests/support/schema.h"
 
 namespace pp::plan::pipeline_study_test {
 namespace {
@@ -117,19 +116,6 @@ TEST_SUITE("libplan/report/pipeline_study") {
     CHECK(std::holds_alternative<StageTimeTables>(parse_study_input(shipped_text())));
     const StageTimeTables plain = one_stage({{1, 2.0}});
     CHECK(stage_times_from_json(to_json(plain)) == plain);
-  }
-
-  TEST_CASE("the schema takes what the reader takes, and refuses what it refuses in one place") {
-    StageTimeTables times = one_stage({{1, 2.0}});
-    StageTimeTable& table = times.tables.front();
-    table.remark = "of one day";
-    table.printed_mean = 0.5;
-    table.rows.front().printed = 0.25;
-    const Json json = to_json(times);
-    const pp::test::Disagreement found = pp::test::disagreement(
-        "stage-times", json, [](const Json& changed) { stage_times_from_json(changed); });
-    CHECK(found.too_strict == "");
-    CHECK(found.too_loose == "");
   }
 
   TEST_CASE("documents are refused with the place") {

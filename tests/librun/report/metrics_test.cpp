@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/doctest.h"
-#include "tests/support/schema.h"
 
 namespace metrics_test {
 
@@ -51,31 +50,6 @@ TEST_SUITE("librun/report/metrics") {
     CHECK(metrics_line(EpochReport{0, 1, {}, {}, 0, 2}) ==
           R"({"evaluation":0,"step":2,"elapsed_s":0.0,"evaluation_s":0.0,"train_loss":1.0})"
           "\n");
-  }
-
-  TEST_CASE("the schema is of each line; a handful of spoilt ones is refused") {
-    Progress step{.step = 3, .loss = std::numeric_limits<double>::quiet_NaN()};
-    step.gradient_norm = 2.5;
-    step.loss_scale = 65536;
-    const EpochReport epoch{.epoch = 1, .train_loss = -0.75, .test_loss = 0.5, .test_accuracy = 0.875};
-    const std::string start = metrics_line(RunStart{"sha256:00", {{"shuffle", true}}, 7, 30, 40});
-    const auto error = [](const std::string& line, const char* key = "", const Json& value = {}) {
-      Json json = parse_json(line);
-      if (*key != 0) json[key] = value;
-      return test::schema_error("metrics", json);
-    };
-    CHECK(error(start) == "");
-    CHECK(error(metrics_line(step)) == "");
-    CHECK(error(metrics_line(Progress{.step = 1})) == "");
-    CHECK(error(metrics_line(epoch)) == "");
-    CHECK(error(metrics_line(EpochReport{})) == "");
-    CHECK(error(metrics_line(EvaluationReport{})) == "");
-    CHECK(error(start, "version", 2) != "");
-    CHECK(error(start, "step", 1) != "");
-    CHECK(error(metrics_line(step), "loss", "high") != "");
-    CHECK(error(metrics_line(step), "bubble_fraction", 2) != "");
-    CHECK(error(metrics_line(epoch), "test_accuracy", -1) != "");
-    CHECK(error(metrics_line(epoch), "format", "pp.metrics") != "");
   }
 
   TEST_CASE(

@@ -209,16 +209,6 @@ TEST_SUITE("librun/report/slow_devices") {
     Training apart(plan);
     CHECK(apart.go(50, {1, 3, 1}).empty());
   }
-
-  TEST_CASE("it is written and read again") {
-    const SlowDevice slow{.worker = WorkerId{1}, .first_step = 41, .factor = 2.5};
-    CHECK(to_json(slow) == Json{{"worker", 1}, {"first_step", 41}, {"factor", 2.5}});
-    const Json rows{{"rows", {to_json(slow), to_json(SlowDevice{WorkerId{0}, 3, 9, 1.5})}}};
-    ObjectReader reader(rows, "");
-    std::vector<SlowDevice> read;
-    reader.objects("rows", [&](ObjectReader& row) { read.push_back(read_slow_device(row, 2)); });
-    CHECK(read == std::vector<SlowDevice>{slow, {WorkerId{0}, 3, 9, 1.5}});
-  }
 }
 
 }  // namespace pp::run
