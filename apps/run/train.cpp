@@ -273,10 +273,9 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .type_name("FILE")
       .group("Results");
   command
-      .add_option(
-          "--save-weights", options->run.save_weights,
-          "write the trained weights as safetensors; a folder or NAME.safetensors.index.json: in shards "
-          "with an index, as Hugging Face does")
+      .add_option("--save-weights", options->run.save_weights,
+                  "write the trained weights as safetensors; a folder (a name without a suffix) or "
+                  "NAME.safetensors.index.json: in shards with an index, as Hugging Face does")
       .type_name("PATH")
       .group("Results");
   cli::add_bytes(command, "--shard-size", options->run.shard_bytes, "the most that a shard of weights holds")

@@ -64,9 +64,10 @@ namespace {
 
 /// Tensors are numbered: the inputs of the layer, then the outputs of every node.
 struct Node {
-  std::string name;      ///< for messages; empty: the layer itself
-  aten::BoundCall run;   ///< of an operation of the table without constants
-  bool precise = false;  ///< AtenCall::precise
+  std::string name;          ///< for messages; empty: the layer itself
+  aten::BoundCall run;       ///< of an operation of the table without constants
+  aten::BoundCall sum = {};  ///< in place of `run` where a mean over labels has none
+  bool precise = false;      ///< AtenCall::precise
   std::vector<std::size_t> sources;
   std::vector<int> reads;                        ///< how often it reads each of them
   std::vector<std::size_t> parameters, buffers;  ///< of the layer's
@@ -103,11 +104,13 @@ class Runner {
   }
 
   Tensors run() {
-    for (const Node& node : program_.nodes) {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      const double share = program_.loss && i < context_.label_shares.size() ? context_.label_shares[i] : 1;
       if (node.name.empty()) {
-        run(node);
+        run(node, share);
       } else {
-        detail::guarded([&] { return "node \"" + node.name + "\""; }, [&] { run(node); });
+        detail::guarded([&] { return "node \"" + node.name + "\""; }, [&] { run(node, share); });
       }
     }
     Tensors outputs;
@@ -117,7 +120,7 @@ class Runner {
   }
 
  private:
-  void run(const Node& node) {
+  void run(const Node& node, double share) {
     Tensors inputs;
     for (const std::size_t source : node.sources)
       inputs.push_back(node.precise ? tensors_[source] : in_run_type(tensors_[source]));
@@ -125,7 +128,9 @@ class Runner {
     LayerContext inner = context_;
     inner.buffers = buffers;
     inner.first_buffer = node.buffers.empty() ? 0 : static_cast<int>(node.buffers.front());
-    const Tensors outputs = node.run.forward(inputs, picked(node.parameters, weights_), inner);
+    const aten::BoundCall& call = share == 0 ? node.sum : node.run;
+    Tensors outputs = call.forward(inputs, picked(node.parameters, weights_), inner);
+    if (share != 1) outputs.front() = outputs.front().mul(share);
     context_.seeded = inner.seeded;
     for (std::size_t k = 0; k < outputs.size(); ++k) tensors_[node.first_output + k] = outputs[k];
     for (const std::size_t number : node.released) tensors_[number].reset();
@@ -277,7 +282,13 @@ BoundLayer bind_loss_graph(const LossSpec& loss, const ResolvedLayer& resolved) 
   }
   auto program = graph_program(nodes, resolved);
   program->loss = true;
-  for (Node& node : program->nodes) node.precise |= node.parameters.empty();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    program->nodes[i].precise |= program->nodes[i].parameters.empty();
+    const auto labels = nodes[i].call ? label_call(*nodes[i].call) : std::nullopt;
+    if (!labels || !labels->mean) continue;
+    nodes[i].call->arguments["reduction"] = AtenValue{std::int64_t{at::Reduction::Sum}};
+    program->nodes[i].sum = bind_node(nodes[i], resolved.nodes[i].inputs);
+  }
   return bound(std::move(program));
 }
 

@@ -31,17 +31,25 @@ RightAnswers::Count RightAnswers::operator()(TensorSpan data) const {
 
 LabelCount::LabelCount(CountedLabels counted)
     : counted_(std::move(counted)), labels_(bind_part(counted_.nodes, counted_.made)) {
-  if (!counted_.class_weights.empty()) class_weights_ = at::tensor(counted_.class_weights, at::kDouble);
+  for (const LabelMean& mean : counted_.means)
+    class_weights_.push_back(mean.class_weights.empty() ? at::Tensor()
+                                                        : at::tensor(mean.class_weights, at::kDouble));
 }
 
-double LabelCount::operator()(TensorSpan data) const {
+std::vector<double> LabelCount::operator()(TensorSpan data) const {
   const c10::AutoGradMode no_grad(false);
   LayerContext context;
-  const at::Tensor labels = labels_.forward(data, {}, context).front();
-  const at::Tensor counts = labels.ne(counted_.ignored);
-  if (!class_weights_.defined()) return counts.sum().item<double>() / counted_.per_sample;
-  const at::Tensor counted = labels.masked_select(counts).cpu();
-  return class_weights_.index_select(0, counted).sum().item<double>() / counted_.per_sample;
+  const Tensors labels = labels_.forward(data, {}, context);
+  std::vector<double> found;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const at::Tensor counts = labels[i].ne(counted_.means[i].ignored);
+    const at::Tensor& classes = class_weights_[i];
+    const double sum = classes.defined()
+                           ? classes.index_select(0, labels[i].masked_select(counts).cpu()).sum().item<double>()
+                           : counts.sum().item<double>();
+    found.push_back(sum / counted_.means[i].per_sample);
+  }
+  return found;
 }
 
 }  // namespace pp::model

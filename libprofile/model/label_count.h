@@ -29,10 +29,14 @@ class LabelCount {
  public:
   explicit LabelCount(CountedLabels counted);
 
-  /// Of one micro-batch: the labels that count, or the sum of their class weights, over the labels that a
-  /// sample has. So it is the number of samples where every label counts as 1, and exact where no class has a
-  /// weight. `data`: a tensor [n, shape...] for each of sources(), on one device; waits for it.
-  double operator()(TensorSpan data) const;
+  /// Of one micro-batch and each mean: the labels that count, or the sum of their class weights, over the
+  /// labels that a sample has. So it is the number of samples where every label counts as 1, and exact where no
+  /// class has a weight. `data`: a tensor [n, shape...] for each of sources(), on one device; waits for it.
+  std::vector<double> operator()(TensorSpan data) const;
+
+  /// Each mean has a weight of its own (PassContext::label_shares); else there is one, for the whole loss.
+  bool apart() const { return counted_.means.front().node >= 0; }
+  const std::vector<LabelMean>& means() const { return counted_.means; }
 
   /// Inputs and targets of the model that the labels are made of.
   const std::vector<TensorSource>& sources() const { return counted_.made.sources; }
@@ -40,7 +44,7 @@ class LabelCount {
  private:
   CountedLabels counted_;
   BoundLayer labels_;
-  at::Tensor class_weights_;  ///< float64, on the CPU; undefined: all are 1
+  std::vector<at::Tensor> class_weights_;  ///< of each mean: float64, on the CPU; undefined: all are 1
 };
 
 }  // namespace pp::model

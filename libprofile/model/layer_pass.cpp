@@ -182,7 +182,8 @@ Tensors LayerForward::call(std::size_t u, TensorSpan inputs, Tensors* saved) con
                      .statistics = &statistics,
                      .dtype = context.dtype,
                      .saved = saved,
-                     .piece = context.piece};
+                     .piece = context.piece,
+                     .label_shares = context.label_shares};
   if (position < context.caches.size()) layer.cache = &context.caches[position];
   if (position < context.buffers.size()) layer.buffers = context.buffers[position];
   const Autocast autocast(context.autocast, inputs[0].device().type());

@@ -71,9 +71,10 @@ struct LayerContext {
   const Piece* piece = nullptr;       ///< null: sequences are whole
   LayerCache* cache = nullptr;        ///< with `piece`
   // Within a graph:
-  int first_buffer = 0;                   ///< number of buffers[0] among the layer's
-  std::int64_t samples = 0;               ///< of the micro-batch
-  std::optional<at::Device> device = {};  ///< where the layer runs
+  int first_buffer = 0;                       ///< number of buffers[0] among the layer's
+  std::int64_t samples = 0;                   ///< of the micro-batch
+  std::optional<at::Device> device = {};      ///< where the layer runs
+  std::span<const double> label_shares = {};  ///< of a loss's graph (PassContext)
 };
 
 /// `weights` in the order of the op's parameters. Inputs are [n, shape...]. Outputs may share storage with

@@ -88,6 +88,9 @@ struct PassContext {
   /// In evaluation of a model that runs by pieces (runs_by_pieces()): inputs are a piece of longer sequences.
   /// Null: they are whole.
   const Piece* piece = nullptr;
+  /// Per node of the loss's graph: the factor of a mean over labels, 0 where no label of the micro-batch
+  /// counts. Empty: all are 1.
+  std::vector<double> label_shares = {};
   std::span<LayerCache> caches =
       {};  ///< with `piece`: per layer of the segment, for the same samples every time
 };

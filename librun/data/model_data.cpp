@@ -64,7 +64,7 @@ void check_range(const Pair& pair) {
   refuse_records(place_of(pair.records, sample, element),
                  std::to_string(value) + " in sample " + std::to_string(sample) + ", " + pair.name() +
                      (value == pair.uncounted
-                          ? " is a target of a loss that is more than one mean over the labels that count, so "
+                          ? " is a target of a loss that is no sum of means over the labels that count, so "
                             "micro-batches with such labels do not add up to it; leave these samples out"
                           : " takes 0 to " + std::to_string(pair.range.limit - 1) + ignored +
                                 "; correct the data or plan a model with more"));
@@ -81,7 +81,8 @@ Pair pair_of(const ResolvedModel& model, const DataTensor& tensor, const Records
              std::string_view role, const TensorSource& source, const std::optional<CountedLabels>& counted) {
   Pair pair{tensor, records, role, index_range(model, source), {}};
   IndexRange& range = pair.range;
-  if (range.in_mean && (!counted || range.ignored != counted->ignored))
+  const auto counts = [&](const LabelMean& mean) { return mean.ignored == range.ignored; };
+  if (range.in_mean && (!counted || std::ranges::none_of(counted->means, counts)))
     pair.uncounted = std::exchange(range.ignored, {});
   if (tensor.type.dtype == DType::uint8)
     range.limit = range.limit == 0 ? 256 : std::min<std::int64_t>(range.limit, 256);

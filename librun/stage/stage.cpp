@@ -102,11 +102,14 @@ model::Tensors Stage::given(std::span<at::Tensor> inputs) const {
 }
 
 model::Tensors Stage::forward(int micro_batch, std::int64_t step, std::span<at::Tensor> inputs,
-                              const model::RandomKey& key, at::Generator& generator, Keep keep) {
+                              const model::RandomKey& key, at::Generator& generator, Keep keep,
+                              std::vector<double> label_shares) {
   model::PassContext context = training_context(key, generator);
+  const bool as_recorded = recorded_ && label_shares.empty();
+  context.label_shares = std::move(label_shares);
   if (keep == Keep::inputs) context.record = model::Record::none;
   std::shared_ptr<const model::Weights> weights = versions_.for_forward(step);
-  RecordedPass* const recorded = recorded_ ? recorded_->take(weights, inputs, context) : nullptr;
+  RecordedPass* const recorded = as_recorded ? recorded_->take(weights, inputs, context) : nullptr;
   model::Tensors all = given(inputs);
   Flight flight{
       recorded != nullptr ? recorded->forward(all) : segment_.forward(weights, std::move(all), context),
@@ -122,13 +125,14 @@ model::Tensors Stage::forward(int micro_batch, std::int64_t step, std::span<at::
 }
 
 void Stage::recompute(int micro_batch, std::span<at::Tensor> inputs, const model::RandomKey& key,
-                      at::Generator& generator) {
+                      at::Generator& generator, std::vector<double> label_shares) {
   Flight& flight = flights_.at(micro_batch);
   model::Tensors kept = std::exchange(flight.inputs, {});
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i].defined()) kept[i] = std::exchange(inputs[i], at::Tensor());
   }
   model::PassContext context = training_context(key, generator);
+  context.label_shares = std::move(label_shares);
   model::Pass again = segment_.forward(std::exchange(flight.weights, nullptr), given(kept), context);
   again.outputs.clear();
   again.loss = flight.pass.loss;
@@ -380,10 +384,11 @@ void Stage::commit_statistics() {
 }
 
 model::Pass Stage::evaluate(model::TensorSpan inputs, at::Generator& generator, const model::Piece* piece,
-                            std::span<model::LayerCache> caches) const {
+                            std::span<model::LayerCache> caches, std::vector<double> label_shares) const {
   model::PassContext context;
   context.piece = piece;
   context.caches = caches;
+  context.label_shares = std::move(label_shares);
   context.mode = model::Mode::evaluation;
   context.autocast = autocast_;
   context.generator = &generator;

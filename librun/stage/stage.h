@@ -100,14 +100,16 @@ class Stage {
   /// Trains on micro-batch `micro_batch` of `step` (since restart()) with the version that the weight policy
   /// says. Returns the outputs to be sent; the pass stays in flight. The generator must outlive it: recomputed
   /// layers draw from it again. Of `inputs` those that the data provide are given away: they are gone with
-  /// their last reader, unless the pass keeps them.
+  /// their last reader, unless the pass keeps them. `label_shares` as PassContext has them; with them a pass
+  /// is not recorded.
   model::Tensors forward(int micro_batch, std::int64_t step, std::span<at::Tensor> inputs,
-                         const model::RandomKey& key, at::Generator& generator, Keep keep = Keep::graphs);
+                         const model::RandomKey& key, at::Generator& generator, Keep keep = Keep::graphs,
+                         std::vector<double> label_shares = {});
   /// Runs the forward of a pass that kept its inputs again, with the weights and the random numbers of the
-  /// first time; loss and statistics are those of the first time. `inputs` as for forward(); read are only
-  /// those that the data provide, which are given away.
+  /// first time; loss and statistics are those of the first time. `inputs` and `label_shares` as for forward();
+  /// read are only those inputs that the data provide, which are given away.
   void recompute(int micro_batch, std::span<at::Tensor> inputs, const model::RandomKey& key,
-                 at::Generator& generator);
+                 at::Generator& generator, std::vector<double> label_shares = {});
   /// The pass ends without a backward.
   void forget(int micro_batch);
   /// Mean loss of the pass that `forward` has just left in flight; the segment has the loss.
@@ -179,9 +181,9 @@ class Stage {
   std::vector<at::Tensor> swapped() const;
 
   /// Forward alone, with the newest weights and running statistics; nothing stays in flight.
-  /// `piece` and `caches` as PassContext has them.
+  /// `piece`, `caches` and `label_shares` as PassContext has them.
   model::Pass evaluate(model::TensorSpan inputs, at::Generator& generator, const model::Piece* piece = nullptr,
-                       std::span<model::LayerCache> caches = {}) const;
+                       std::span<model::LayerCache> caches = {}, std::vector<double> label_shares = {}) const;
 
   /// The newest, per layer of the segment.
   const model::Weights& weights() const { return versions_.newest(); }

@@ -1,7 +1,7 @@
 #include "librun/worker/data_feed.h"
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
 #include <utility>
 
 #include "libprofile/device/compute_device.h"
@@ -15,10 +15,19 @@ namespace {
 // Operations whose rows wait for them. A pipeline's first stage begins with several forwards in a row.
 constexpr std::size_t kBatchesAhead = 4;
 
+// Test samples whose labels are counted together.
+constexpr std::int64_t kRowsAtOnce = 256;
+
 // Steps of a stream overlap; more are counted again.
 constexpr std::size_t kKept = 64;
 
-double sum(const std::vector<double>& weights) { return std::accumulate(weights.begin(), weights.end(), 0.0); }
+using Counts = std::vector<double>;
+
+Counts sum(const std::vector<Counts>& parts) {
+  Counts all(parts.front().size(), 0.0);
+  for (const Counts& part : parts) std::ranges::transform(all, part, all.begin(), std::plus<>());
+  return all;
+}
 
 }  // namespace
 
@@ -94,33 +103,65 @@ void DataFeed::fill(const Operation& operation, model::Tensors& inputs, const pr
 }
 
 LossWeight LossWeights::of(const Operation& operation, Step epoch_first, const DataFeed& feed) {
-  if (!job_.counts_labels)
-    return {static_cast<double>(operation.rows),
-            static_cast<double>(job_.setup.length.epoch.step_size(operation.step - epoch_first))};
-  const std::vector<double>& step = counted(operation.step, epoch_first, feed);
-  return {step[static_cast<std::size_t>(operation.micro_batch)], sum(step)};
+  LossWeight weight{static_cast<double>(operation.rows),
+                    static_cast<double>(job_.setup.length.epoch.step_size(operation.step - epoch_first))};
+  if (!job_.counts_labels) return weight;
+  const std::vector<Counts>& step = counted(operation.step, epoch_first, feed);
+  const Counts& own = step[static_cast<std::size_t>(operation.micro_batch)];
+  if (!job_.label_count->apart()) return {own.front(), sum(step).front()};
+  weight.label_shares = label_shares(own, weight.own, sum(step), weight.all);
+  return weight;
+}
+
+LossWeight LossWeights::of_evaluation(const Operation& operation, const DataFeed& feed) {
+  const std::int64_t samples = job_.test->samples();
+  LossWeight weight{static_cast<double>(operation.rows), static_cast<double>(samples)};
+  if (!job_.label_count || !job_.label_count->apart()) return weight;
+  if (test_.empty()) {
+    std::vector<Counts> parts;
+    for (std::int64_t row = 0; row < samples; row += kRowsAtOnce)
+      parts.push_back(count(row, static_cast<int>(std::min(kRowsAtOnce, samples - row)), feed));
+    test_ = sum(parts);
+  }
+  const Counts own = count(operation.first_row, operation.rows, feed);
+  weight.label_shares = label_shares(own, weight.own, test_, weight.all);
+  return weight;
 }
 
 double LossWeights::of_step(Step step, Step epoch_first, const DataFeed& feed) {
-  if (!job_.counts_labels) return job_.setup.length.epoch.step_size(step - epoch_first);
-  return sum(counted(step, epoch_first, feed));
+  if (!job_.counts_labels || job_.label_count->apart())
+    return job_.setup.length.epoch.step_size(step - epoch_first);
+  return sum(counted(step, epoch_first, feed)).front();
 }
 
-// The labels are charged to no worker: they are read before an operation and gone when it begins.
-const std::vector<double>& LossWeights::counted(Step step, Step epoch_first, const DataFeed& feed) {
+const std::vector<Counts>& LossWeights::counted(Step step, Step epoch_first, const DataFeed& feed) {
   if (const auto known = counted_.find(step); known != counted_.end()) return known->second;
-  const profile::ChargeMemory charged{profile::MemoryAccount()};
   const EpochShape& epoch = job_.setup.length.epoch;
   std::int64_t row = epoch.first(epoch.begin(step - epoch_first));
-  std::vector<double> weights;
+  std::vector<Counts> parts;
   for (const int rows : epoch.step_sizes(step - epoch_first)) {
-    model::Tensors data;
-    for (const TensorSource& source : job_.label_count->sources()) data.push_back(feed.rows(source, row, rows));
-    weights.push_back((*job_.label_count)(data));
+    parts.push_back(count(row, rows, feed));
     row += rows;
   }
   if (counted_.size() == kKept) counted_.erase(counted_.begin());
-  return counted_[step] = std::move(weights);
+  return counted_[step] = std::move(parts);
+}
+
+// The labels are charged to no worker: they are read before an operation and gone when it begins.
+Counts LossWeights::count(std::int64_t first, int rows, const DataFeed& feed) const {
+  const profile::ChargeMemory charged{profile::MemoryAccount()};
+  model::Tensors data;
+  for (const TensorSource& source : job_.label_count->sources()) data.push_back(feed.rows(source, first, rows));
+  return (*job_.label_count)(data);
+}
+
+std::vector<double> LossWeights::label_shares(const Counts& own, double rows, const Counts& all,
+                                              double samples) const {
+  const std::vector<LabelMean>& means = job_.label_count->means();
+  std::vector<double> shares(job_.setup.model.graph.loss->nodes.size(), 1.0);
+  for (std::size_t i = 0; i < means.size(); ++i)
+    shares[static_cast<std::size_t>(means[i].node)] = own[i] / all[i] / (rows / samples);
+  return shares;
 }
 
 }  // namespace pp::run

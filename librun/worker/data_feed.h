@@ -56,10 +56,13 @@ class DataFeed {
   std::optional<ReadAhead<model::Tensors>> read_ahead_;  ///< once it was needed
 };
 
-/// In samples, or what counts for them (model::LabelCount).
+/// In samples, or what counts for them where the loss is one mean over labels (model::LabelCount).
 struct LossWeight {
   double own = 0;  ///< of the micro-batch
   double all = 0;  ///< of its step
+  /// Where each mean over labels has a weight of its own, what it counts in this micro-batch over what the
+  /// samples count (PassContext); else empty.
+  std::vector<double> label_shares = {};
   /// NaN where nothing of the step counts: the mean over no label, as in PyTorch.
   double share() const { return own / all; }
   /// The micro-batch's own loss is a mean over nothing and counts for nothing.
@@ -75,14 +78,21 @@ class LossWeights {
   /// The weight of an operation's micro-batch; `epoch_first`: the step with which its epoch began. Where labels
   /// are not counted the numbers of samples, else the labels of the whole step are read once.
   LossWeight of(const Operation& operation, Step epoch_first, const DataFeed& feed);
+  /// The same for an evaluation, whose micro-batches make one mean over all test samples.
+  LossWeight of_evaluation(const Operation& operation, const DataFeed& feed);
   /// What all of a step's micro-batches weigh.
   double of_step(Step step, Step epoch_first, const DataFeed& feed);
 
  private:
-  const std::vector<double>& counted(Step step, Step epoch_first, const DataFeed& feed);
+  using Counts = std::vector<double>;  ///< of each mean over labels
+  const std::vector<Counts>& counted(Step step, Step epoch_first, const DataFeed& feed);
+  Counts count(std::int64_t first, int rows, const DataFeed& feed) const;
+  /// `own` of `rows` samples, `all` of all of them.
+  std::vector<double> label_shares(const Counts& own, double rows, const Counts& all, double samples) const;
 
   const Job& job_;
-  std::map<Step, std::vector<double>> counted_;  ///< per micro-batch, of the last steps
+  std::map<Step, std::vector<Counts>> counted_;  ///< per micro-batch, of the last steps
+  Counts test_;                                  ///< in the test samples; empty: not counted yet
 };
 
 }  // namespace pp::run

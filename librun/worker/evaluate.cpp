@@ -13,8 +13,10 @@ void Worker::evaluate(const Operation& operation, const Stage& stage) {
   const Time begin = Coordinator::Clock::now();
   context_.feed->fill(operation, inputs, memory_);
   const PassPiece* const piece = job_.inference ? job_.inference->piece(operation) : nullptr;
+  std::vector<double> shares;
+  if (stage.segment().has_loss()) shares = loss_weights_.of_evaluation(operation, *context_.feed).label_shares;
   model::Pass pass =
-      piece == nullptr ? stage.evaluate(inputs, generator_)
+      piece == nullptr ? stage.evaluate(inputs, generator_, nullptr, {}, std::move(shares))
                        : stage.evaluate(inputs, generator_, &piece->piece, caches_of(*piece, operation, stage));
   const Time end = job_.inference ? await_finish() : Coordinator::Clock::now();
   check_memory(memory_.peak());
@@ -66,7 +68,8 @@ EvaluationPart Worker::judge(const Stage& stage, model::TensorSpan inputs, const
     for (const TensorSource& source : reader.sources()) data.push_back(find(source));
     return data;
   };
-  if (job_.label_count) part.weight = (*job_.label_count)(data_of(*job_.label_count));
+  if (job_.label_count && !job_.label_count->apart())
+    part.weight = (*job_.label_count)(data_of(*job_.label_count)).front();
   if (part.weight != 0) part.loss_sum = pass.loss.item<double>() * part.weight;
   if (!job_.right_answers) return part;
   const model::Tensors told = data_of(*job_.right_answers);

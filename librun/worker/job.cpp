@@ -51,7 +51,8 @@ bool may_differ(const Setup& setup) {
   const CountedLabels counted = *counted_labels(setup.model);
   if (setup.model.graph.loss->op == kGraphOp) return true;
   const std::int64_t classes = class_count(setup.model);
-  if (counted.ignored >= 0 && counted.ignored < classes) return true;
+  const std::int64_t ignored = counted.means.front().ignored;
+  if (ignored >= 0 && ignored < classes) return true;
   if (!setup.files) return false;
   const TensorSource& labels = counted.made.sources.front();
   const SampleTable& table = setup.files->training;

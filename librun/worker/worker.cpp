@@ -314,8 +314,8 @@ void Worker::forward(const Operation& operation, Stage& stage) {
   context_.feed->fill(operation, inputs, memory_);
   const std::int64_t step = operation.step - context_.range.first;
   stage.predict_for_forward(step, rate(operation));
-  model::Tensors outputs =
-      stage.forward(pass, step, inputs, key(operation), generator_, run_again ? Keep::inputs : Keep::graphs);
+  model::Tensors outputs = stage.forward(pass, step, inputs, key(operation), generator_,
+                                         run_again ? Keep::inputs : Keep::graphs, weight.label_shares);
   if (swapped && run_again) stash(operation, inputs);
   inputs.clear();
   if (stage.segment().has_loss()) log_->add_loss(stage.loss(pass), weight);
@@ -328,6 +328,8 @@ void Worker::forward(const Operation& operation, Stage& stage) {
 // What the data provide is cut again, not kept.
 void Worker::recompute(const Operation& operation, Stage& stage) {
   context_.feed->await(operation);
+  std::vector<double> label_shares;
+  if (stage.segment().has_loss()) label_shares = loss_weight(operation).label_shares;
   model::Tensors inputs =
       swapper_ ? unstash(operation) : model::Tensors(job_.wiring[index(operation.op.stage)].inputs.size());
   log_->begin(operation);
@@ -335,9 +337,9 @@ void Worker::recompute(const Operation& operation, Stage& stage) {
   stage.predict_for_backward(rate(operation));
   if (swapper_) {
     stage.forward(operation.op.micro_batch, operation.step - context_.range.first, inputs, key(operation),
-                  generator_);
+                  generator_, Keep::graphs, std::move(label_shares));
   } else {
-    stage.recompute(operation.op.micro_batch, inputs, key(operation), generator_);
+    stage.recompute(operation.op.micro_batch, inputs, key(operation), generator_, std::move(label_shares));
   }
   end_operation();
 }

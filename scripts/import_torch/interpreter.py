@@ -1,7 +1,7 @@
 """Runs a pp.model in PyTorch, with its weights: what the document means. Random operations do nothing unless asked
 for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -132,7 +132,9 @@ class Interpreter:
         self.layers = {layer["name"]: layer for layer in document["layers"]}
         self.constants: dict[int, torch.Tensor] = {}
         self.statistics: Tensors = {}  # of batch norms in training: the buffers as they are afterwards
-        self.counts: list[float | None] | None = None  # of the labels of each call that takes some, where wanted
+        self.counts: list[float | None] = []  # of the labels of each call that takes some
+        self.outputs: list[torch.Tensor] = []  # of run()
+        self.shares: Iterator[float] | None = None  # what those of a mean over labels are multiplied by, where wanted
         self.device = next(iter(weights.values())).device if weights else torch.device("cpu")
 
     def run(self, inputs: Tensors) -> list[torch.Tensor]:
@@ -144,7 +146,8 @@ class Interpreter:
             if self.watch:
                 self.watch(layer, outputs)
         self.known = known
-        return [known[split(name)] for name in self.document["outputs"]]
+        self.outputs = [known[split(name)] for name in self.document["outputs"]]
+        return self.outputs
 
     def loss(self) -> torch.Tensor:
         """After run()."""
@@ -154,14 +157,19 @@ class Interpreter:
         loss, (prediction, *others) = self.document["loss"], inputs
         if loss["op"] == "cross_entropy":
             given = loss.get("attributes", {})
-            if self.counts is not None:
-                self.counts.append(count_labels(others[0], ignore_index=given.get("ignore_index", -100)))
+            share = self.share(count_labels(others[0], ignore_index=given.get("ignore_index", -100)))
+            if share == 0:
+                given = given | {"reduction": "sum"}
             if prediction.dim() == 4:
-                return F.cross_entropy(prediction, others[0], **given)
-            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), **given)
+                return F.cross_entropy(prediction, others[0], **given) * share
+            return F.cross_entropy(prediction.flatten(0, -2), others[0].flatten(), **given) * share
         if loss["op"] == "mse":
             return F.mse_loss(prediction, others[0])
         return self.layer({"name": "loss", **loss}, [prediction, *others], {})[0]
+
+    def share(self, count: float | None) -> float:
+        self.counts.append(count)
+        return 1.0 if self.shares is None else next(self.shares)
 
     def names(self, layer: dict[str, Any]) -> dict[str, str]:
         """Local name -> model-wide name; the owner's where weights are shared."""
@@ -212,9 +220,11 @@ class Interpreter:
         arguments = {name: value(argument) for name, argument in call["arguments"].items()}
         if any(argument.name == "device" for argument in operation._schema.arguments):
             arguments["device"] = self.device
-        if self.counts is not None and takes_labels(call):
-            self.counts.append(count_labels(**arguments))
-        made = operation(**arguments)
+        if takes_labels(call):
+            share = self.share(count_labels(**arguments))
+            made = operation(**arguments | ({"reduction": 2} if share == 0 else {})) * share
+        else:
+            made = operation(**arguments)
         outputs = list(made) if isinstance(made, (list, tuple)) else [made]
         for record, tensor in zip(call["outputs"], outputs, strict=True):
             check(layer["name"], record, tensor, self.samples)

@@ -57,6 +57,14 @@ def suspects(loss: dict[str, Any]) -> set[int]:
     return found
 
 
+def with_shares(samples: list[Interpreter]) -> list[Interpreter]:
+    """Every mean over labels of a sample is to count as its labels do among those of all samples, as in pp-run."""
+    sums = [None if None in column else sum(column) for column in zip(*(sample.counts for sample in samples))]
+    for sample in samples:
+        sample.shares = iter([len(samples) * own / all_ if all_ else 1.0 for own, all_ in zip(sample.counts, sums)])
+    return samples
+
+
 class Verification:
     def __init__(self, wrapper: Wrapper, examples: list[Example], document: dict[str, Any],
                  weights: Tensors) -> None:
@@ -114,34 +122,29 @@ class Verification:
         if not self.adds_up(self.inputs):
             raise Refused("--loss module: the loss of a batch is not the mean over its samples; divide by "
                           "the number of samples, and by nothing else that the batch decides")
-        for name, value, inputs in self.planted():
-            if self.adds_up(inputs):
-                continue
-            if value == DEFAULT:
-                self.notes.append(f"pp-run refuses {name} that have {value}, no label: the loss is then more than the mean "
-                                  "over the others, and micro-batches do not add up to it")
-            else:
-                raise Refused(f"--loss module: the loss of a batch with labels {value} is not the mean over its other "
-                              f"labels; return cross_entropy(..., ignore_index={value}) and nothing else")
+        for value, inputs in self.planted():
+            if not self.adds_up(inputs):
+                raise Refused(f"--loss module: the loss of a batch with labels {value} is no sum of means over its other "
+                              f"labels; let cross_entropy(..., ignore_index={value}) take the mean")
 
     def adds_up(self, inputs: list[torch.Tensor]) -> bool:
         with torch.no_grad():
-            together, _ = self.counted_loss(inputs)
-            alone, counts = zip(*(self.counted_loss([tensor[k:k + 1] for tensor in inputs]) for k in range(SAMPLES)))
-        mean = sum(loss * count for loss, count in zip(alone, counts) if count) / sum(counts)
+            together = self.counted(inputs).loss()
+            alone = [self.counted([tensor[k:k + 1] for tensor in inputs]) for k in range(SAMPLES)]
+            mean = sum(sample.loss() for sample in with_shares(alone)) / SAMPLES
         return difference(torch.as_tensor(mean), together) <= 1e-4
 
-    def counted_loss(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, float]:
-        """The loss and what it weighs: its labels that count, or 1."""
-        interpreter = Interpreter(self.document, self.weights)
+    def counted(self, inputs: list[torch.Tensor], trained: Tensors | None = None) -> Interpreter:
+        """Has run, and knows how many labels the loss of its own counts."""
+        interpreter = Interpreter(self.document, self.weights | (trained or {}))
         interpreter.run(self.named(inputs))
         interpreter.counts = []
-        loss = interpreter.loss()
-        counts = set(interpreter.counts)
-        return loss, counts.pop() if len(counts) == 1 and None not in counts else 1.0
+        if self.own_loss():
+            interpreter.loss()
+        return interpreter
 
-    def planted(self) -> Iterator[tuple[str, int, list[torch.Tensor]]]:
-        """A target, a label that the loss may not count, and inputs that have it in the first half of the first sample."""
+    def planted(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
+        """A label that the loss may not count, and inputs whose first sample has it in the first half of a target."""
         for value in sorted(suspects(self.document["loss"])):
             for k, example in enumerate(self.examples):
                 if not example.target or example.dtype != torch.int64:
@@ -149,19 +152,25 @@ class Verification:
                 inputs = [tensor.clone() for tensor in self.inputs]
                 inputs[k][0].view(-1)[:(inputs[k][0].numel() + 1) // 2] = value
                 try:
-                    self.counted_loss(inputs)
+                    self.counted(inputs)
                 except (IndexError, RuntimeError):  # no such label is taken
                     continue
-                yield example.name, value, inputs
+                yield value, inputs
 
     def gradients_apart(self) -> None:
         """Of a batch in which a sample stands twice: the sum over its samples, weighed as pp-run does it. A backward may
         count over the batch where the forward does not."""
         batch = [tensor[TWICE] for tensor in self.inputs]
-        whole = self.gradients_in_evaluation(batch, slice(None))
+        trained = {name: tensor.detach().requires_grad_() for name, tensor in self.trained().items()}
+
+        def evaluated(rows: slice) -> Interpreter:
+            return self.counted([tensor[rows] for tensor in batch], trained)
+
+        every, each = slice(None), [slice(k, k + 1) for k in range(len(TWICE))]
+        whole = self.gradients_in_evaluation(trained, evaluated(every), every)
         rest = dict(whole)
-        for k in range(len(TWICE)):
-            alone = self.gradients_in_evaluation(batch, slice(k, k + 1))
+        for rows, sample in zip(each, with_shares([evaluated(rows) for rows in each])):
+            alone = self.gradients_in_evaluation(trained, sample, rows)
             rest = {name: grad - alone[name] for name, grad in rest.items()}
         sizes = {name: grad.abs().max().item() for name, grad in whole.items() if grad.numel()}
         largest = max(sizes.values(), default=0.0)
@@ -170,17 +179,14 @@ class Verification:
                 raise Refused(f"the gradient of {name} mixes the samples of a batch: it is not the sum over the samples, though "
                               "each has its own output; some backward counts over the batch")
 
-    def gradients_in_evaluation(self, batch: list[torch.Tensor], rows: slice) -> Tensors:
-        """Of the module's loss times what the rows weigh, or of a combination of the output."""
-        trained = {name: tensor.detach().requires_grad_() for name, tensor in self.trained().items()}
-        interpreter = Interpreter(self.document, self.weights | trained)
-        interpreter.counts = []
-        first = self.passed(interpreter, [tensor[rows] for tensor in batch])[0]
-        counts = set(interpreter.counts) or {None}
-        weight = counts.pop() if len(counts) == 1 else None
-        factor = self.parts((len(TWICE), *first.shape[1:]))[rows] if not self.own_loss() else (
-            len(batch[0][rows]) if weight is None else weight)
-        if not first.requires_grad or weight == 0.0:
+    def gradients_in_evaluation(self, trained: Tensors, evaluated: Interpreter, rows: slice) -> Tensors:
+        """Of the rows' part of the module's loss, or of a combination of the output."""
+        if self.own_loss():
+            first, factor = evaluated.loss(), len(TWICE[rows]) / len(TWICE)
+        else:
+            first = evaluated.outputs[0]
+            factor = self.parts((len(TWICE), *first.shape[1:]))[rows]
+        if not first.requires_grad:
             return {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
         grads = torch.autograd.grad((first * factor).sum(), list(trained.values()), allow_unused=True)
         return {name: torch.zeros_like(tensor) if grad is None else grad

@@ -79,11 +79,52 @@ ModelGraph with_call(std::int64_t ignored, bool class_weights) {
   return model_from_json(json);
 }
 
+/// Two means of different labels, one of them with class weights, and the mean of the squared logits: as heads
+/// with labels of their own and a penalty.
+ModelGraph with_several() {
+  ModelGraph graph = with_call(-100, false);
+  Json json = to_json(graph);
+  Json& nodes = json["loss"]["nodes"];
+  for (const char* node : {
+           R"({ "name": "ones", "op": "aten", "inputs": ["flat"],
+                "call": { "target": "aten::eq.Scalar", "arguments": { "self": { "input": 0 }, "other": 1 },
+                          "outputs": [{ "dtype": "bool", "shape": [] }] } })",
+           R"({ "name": "others", "op": "aten", "inputs": ["flat", "ones"],
+                "call": { "target": "aten::masked_fill.Scalar",
+                          "arguments": { "self": { "input": 0 }, "mask": { "input": 1 }, "value": -100 },
+                          "outputs": [{ "dtype": "int64", "shape": [] }] } })",
+           R"({ "name": "second", "op": "aten", "inputs": ["head", "others"],
+                "call": { "target": "aten::cross_entropy_loss",
+                          "arguments": { "self": { "input": 0 }, "target": { "input": 1 },
+                                         "weight": { "constant": "w" } },
+                          "constants": [{ "name": "w", "shape": [3], "values": [1.0, 5.0, 20.0] }],
+                          "outputs": [{ "shape": [], "rows": 0 }] } })",
+           R"({ "name": "squares", "op": "aten", "inputs": ["head"],
+                "call": { "target": "aten::square", "arguments": { "self": { "input": 0 } },
+                          "outputs": [{ "shape": [3] }] } })",
+           R"({ "name": "penalty", "op": "aten", "inputs": ["squares"],
+                "call": { "target": "aten::mean", "arguments": { "self": { "input": 0 } },
+                          "outputs": [{ "shape": [], "rows": 0 }] } })",
+           R"({ "name": "heads", "op": "aten", "inputs": ["half", "second"],
+                "call": { "target": "aten::add.Tensor",
+                          "arguments": { "self": { "input": 0 }, "other": { "input": 1 } },
+                          "outputs": [{ "shape": [], "rows": 0 }] } })",
+           R"({ "name": "total", "op": "aten", "inputs": ["heads", "penalty"],
+                "call": { "target": "aten::add.Tensor",
+                          "arguments": { "self": { "input": 0 }, "other": { "input": 1 } },
+                          "outputs": [{ "shape": [], "rows": 0 }] } })"}) {
+    nodes.push_back(parse_json(node));
+  }
+  json["loss"]["outputs"] = {"total"};
+  return model_from_json(json);
+}
+
 /// What PyTorch does with whole mini-batches: plain SGD on at::cross_entropy_loss.
 struct Book {
   std::int64_t ignored = -100;
   std::optional<at::Tensor> class_weights = {};
   double factor = 1;
+  bool several = false;  ///< the loss of with_several()
   std::vector<double> losses = {};
 
   pp::test::NamedTensors train(pp::test::NamedTensors weights, const Samples& samples, int mini_batch) {
@@ -92,7 +133,12 @@ struct Book {
       const at::Tensor x = samples.x.narrow(0, first, mini_batch), y = samples.y.narrow(0, first, mini_batch);
       const at::Tensor hidden = at::linear(x, weights[0].second, weights[1].second).tanh();
       const at::Tensor logits = at::linear(hidden, weights[2].second, weights[3].second);
-      const at::Tensor loss = at::cross_entropy_loss(logits, y, class_weights, kMean, ignored).mul(factor);
+      at::Tensor loss = at::cross_entropy_loss(logits, y, class_weights, kMean, ignored).mul(factor);
+      if (several) {
+        const at::Tensor weights_of_classes = at::tensor(std::vector<float>{1, 5, 20});
+        loss = loss.add(at::cross_entropy_loss(logits, y.masked_fill(y.eq(1), -100), weights_of_classes));
+        loss = loss.add(logits.square().mean());
+      }
       losses.push_back(loss.item<double>());
       loss.backward();
       for (auto& [name, tensor] : weights) tensor = tensor.detach().sub(tensor.grad(), kRate).requires_grad_();
@@ -176,6 +222,29 @@ TEST_SUITE("librun/counted_labels") {
     check_against({.ignored = 0, .factor = 0.5}, with_call(0, false), 0);
     const at::Tensor weights = at::tensor(std::vector<float>{1, 5, 20});
     check_against({.ignored = 1, .class_weights = weights, .factor = 0.5}, with_call(1, true), 1);
+  }
+
+  TEST_CASE("several means and a penalty: each mean has the weight of its own labels") {
+    check_against({.factor = 0.5, .several = true}, with_several(), -100);
+    const Samples samples(-100);
+    const TestFolder folder;
+    samples.write(folder);
+    samples.write(folder, "test");
+    run::RunOptions options = options_of(folder);
+    options.learning_rate = 1e-30;  // the weights stay
+    Book book{.factor = 0.5, .several = true};
+    book.train(initial_weights(with_several(), options), samples, 24);
+    PlanSpec spec{.model = with_several(), .mini_batch = 12, .micro_batches = 4};
+    const pp::test::Run alone = pp::test::run_plan(make_plan(spec), options);
+    CHECK(*alone.report.epochs.at(0).test_loss == doctest::Approx(book.losses[0]).epsilon(1e-6));
+    options.learning_rate = kRate;
+    const pp::test::Run trained = pp::test::run_plan(make_plan(spec), options);
+    spec.cuts = {2};
+    CHECK(pp::test::first_difference(trained.tensors, pp::test::run_on(2, make_plan(spec), options).tensors) ==
+          "");
+    spec.recompute = {plan::Recompute::always};
+    CHECK(pp::test::first_difference(trained.tensors, pp::test::run_plan(make_plan(spec), options).tensors) ==
+          "");
   }
 
   TEST_CASE("the same micro-batches, the same bits: cuts, schedules, ranks") {

@@ -445,15 +445,15 @@ class Refusals(Refusing):
         self.refused("not the mean over its samples", Loss(), "float32:4", target=("int64::0..4",), loss="module")
 
     def test_a_mean_over_some_labels_is_refused_where_its_samples_do_not_say_what_they_weigh(self):
-        def masked(module, y, labels):
-            mask = (labels != 0).float()
-            return (F.cross_entropy(y, labels, reduction="none") * mask).sum() / mask.sum()
-
-        def mixed(module, y, labels):
-            return F.cross_entropy(y, labels, ignore_index=0) + (y[:, 0] - labels).abs().mean()
-        for loss in (masked, mixed):  # the example shows no label 0
-            self.refused("with labels 0 is not the mean over its other labels", Sequence(loss), "float32:3x4",
-                         target=("int64:3:1..4",), loss="module")
+        def masked(ignored):
+            def loss(module, y, labels):
+                mask = (labels != ignored).float()
+                losses = F.cross_entropy(y, labels, reduction="none", ignore_index=ignored)
+                return (losses * mask).sum() / mask.sum()
+            return loss
+        for ignored in (0, -100):  # the example shows none
+            self.refused(f"with labels {ignored} is no sum of means over its other labels", Sequence(masked(ignored)),
+                         "float32:3x4", target=("int64:3:1..4",), loss="module")
 
     def test_volumes_have_no_cross_entropy(self):
         self.refused("neither [classes] nor", nn.Conv3d(3, 2, 1), "float32:3x4x4x4", loss="cross_entropy")

@@ -17,19 +17,6 @@ namespace {
 
 using Kind = TensorSource::Kind;
 
-/// What a mean of labels is a mean of.
-struct Mean {
-  TensorSource labels;  ///< within the graph
-  std::int64_t ignored = 0;
-  const AtenConstant* class_weights = nullptr;
-  bool operator==(const Mean& other) const {
-    return labels == other.labels && ignored == other.ignored &&
-           (class_weights == other.class_weights ||
-            (class_weights != nullptr && other.class_weights != nullptr &&
-             *class_weights == *other.class_weights));
-  }
-};
-
 /// `add` of `aten::add.Tensor`.
 std::string_view operation(const AtenCall& call) {
   const std::string_view target = call.target;
@@ -37,63 +24,95 @@ std::string_view operation(const AtenCall& call) {
   return target.substr(begin, target.find('.') - begin);
 }
 
-class GraphMean {
- public:
-  explicit GraphMean(const ResolvedModel& model) : nodes_(model.graph.loss->nodes), resolved_(model.loss) {}
+/// A mean over labels, and where the labels are in the graph.
+struct Mean {
+  LabelMean mean;
+  TensorSource labels;
+  bool same(const Mean& other) const {
+    return labels == other.labels && mean.ignored == other.mean.ignored &&
+           mean.class_weights == other.mean.class_weights;
+  }
+};
 
-  /// Of what the graph hands out.
-  std::optional<Mean> find() const { return of(resolved_.graph_outputs.front()); }
+/// The means over labels that a loss is a linear function of.
+class GraphMeans {
+ public:
+  explicit GraphMeans(const ResolvedModel& model) : nodes_(model.graph.loss->nodes), resolved_(model.loss) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const bool mean = label_mean(i).has_value();
+      depends_.push_back(mean ||
+                         std::ranges::any_of(sources(i), [&](const TensorSource& s) { return depends(s); }));
+    }
+  }
+
+  /// None where the loss is more than such a function, or has no such mean.
+  std::vector<Mean> find() {
+    if (!take(resolved_.graph_outputs.front()) || found_.empty()) return {};
+    const bool one =
+        !rest_ && std::ranges::all_of(found_, [&](const Mean& m) { return m.same(found_.front()); });
+    if (!one) return found_;
+    found_.front().mean.node = -1;
+    return {found_.front()};
+  }
 
  private:
-  std::optional<Mean> of(const TensorSource& value) const {
-    if (value.kind != Kind::layer || value.output != 0) return std::nullopt;
-    const Layer& node = nodes_[static_cast<std::size_t>(value.index)];
-    const ResolvedNode& resolved = resolved_.nodes[static_cast<std::size_t>(value.index)];
-    if (!node.call) return std::nullopt;
-    if (const auto call = label_call(*node.call)) return of_call(*call, *node.call, resolved);
-    return is_linear(*node.call, resolved) ? common(resolved) : std::nullopt;
+  const std::vector<TensorSource>& sources(std::size_t node) const { return resolved_.nodes[node].sources; }
+
+  bool depends(const TensorSource& value) const {
+    return value.kind == Kind::layer && depends_[static_cast<std::size_t>(value.index)];
   }
 
-  /// What all inputs of a node are means of.
-  std::optional<Mean> common(const ResolvedNode& node) const {
-    const std::optional<Mean> first = of(node.sources.front());
-    const bool same = std::ranges::all_of(node.sources, [&](const TensorSource& s) { return of(s) == first; });
-    return same ? first : std::nullopt;
+  std::optional<LabelCall> label_mean(std::size_t node) const {
+    const auto call = nodes_[node].call ? label_call(*nodes_[node].call) : std::nullopt;
+    if (!call || !call->mean) return std::nullopt;
+    const RowTensor& labels = resolved_.nodes[node].inputs[static_cast<std::size_t>(call->labels)];
+    return labels.type.dtype == DType::int64 ? call : std::nullopt;
   }
 
-  static std::optional<Mean> of_call(const LabelCall& call, const AtenCall& aten, const ResolvedNode& node) {
-    const RowTensor& labels = node.inputs[static_cast<std::size_t>(call.labels)];
-    if (!call.mean || labels.type.dtype != DType::int64 || labels.rows == 0) return std::nullopt;
-    Mean mean{node.sources[static_cast<std::size_t>(call.labels)], call.ignored};
-    if (call.weights) {
-      if (call.weights->kind != TensorArgument::Kind::constant) return std::nullopt;
-      mean.class_weights = &aten.constants[static_cast<std::size_t>(call.weights->index)];
-    }
-    return mean;
-  }
-
-  /// A sum, a copy, or a multiple by constants.
-  static bool is_linear(const AtenCall& call, const ResolvedNode& node) {
+  bool take(const TensorSource& value) {
+    if (!depends(value)) return rest_ = true;
+    const auto node = static_cast<std::size_t>(value.index);
+    if (value.output != 0 || !nodes_[node].call) return false;
+    const AtenCall& call = *nodes_[node].call;
+    if (const auto labels = label_mean(node)) return take_mean(node, *labels, call);
     using namespace std::string_view_literals;
-    constexpr std::array kAny{"add"sv, "sub"sv, "neg"sv, "to"sv, "_to_copy"sv, "clone"sv, "alias"sv, "view"sv};
-    constexpr std::array kOfOne{"mul"sv, "div"sv};
-    const std::string_view name = operation(call);
-    if (std::ranges::find(kAny, name) != kAny.end()) return true;
-    const auto self = call.arguments.find("self");
-    return std::ranges::find(kOfOne, name) != kOfOne.end() && node.sources.size() == 1 &&
-           self != call.arguments.end() &&
-           self->second == AtenValue{TensorArgument{TensorArgument::Kind::input, 0}} && reads(call) == 1;
+    constexpr std::array kSums{"add"sv,   "sub"sv,  "neg"sv,   "to"sv,  "_to_copy"sv, "clone"sv,
+                               "alias"sv, "view"sv, "stack"sv, "sum"sv, "mean"sv};
+    if (std::ranges::find(kSums, operation(call)) != kSums.end())
+      return std::ranges::all_of(sources(node), [&](const TensorSource& s) { return take(s); });
+    return is_multiple(call, sources(node).size()) && take(sources(node).front());
   }
 
-  static int reads(const AtenCall& call) {
-    int count = 0;
-    for (const auto& [name, value] : call.arguments)
-      for_each_tensor(value, [&](const TensorArgument& t) { count += t.kind == TensorArgument::Kind::input; });
-    return count;
+  bool take_mean(std::size_t node, const LabelCall& labels, const AtenCall& call) {
+    if (std::ranges::any_of(sources(node), [&](const TensorSource& s) { return depends(s); })) return false;
+    const RowTensor& type = resolved_.nodes[node].inputs[static_cast<std::size_t>(labels.labels)];
+    if (type.rows == 0) return false;
+    Mean mean{{static_cast<int>(node), labels.ignored}, sources(node)[static_cast<std::size_t>(labels.labels)]};
+    if (labels.weights) {
+      if (labels.weights->kind != TensorArgument::Kind::constant) return false;
+      mean.mean.class_weights = values_of(call.constants[static_cast<std::size_t>(labels.weights->index)]);
+    }
+    const auto known = [&](const Mean& m) { return m.mean.node == mean.mean.node; };
+    if (std::ranges::none_of(found_, known)) found_.push_back(std::move(mean));
+    return true;
+  }
+
+  /// Times or divided by a constant.
+  static bool is_multiple(const AtenCall& call, std::size_t sources) {
+    const std::string_view name = operation(call);
+    const auto self = call.arguments.find("self");
+    int reads = 0;
+    for (const auto& [argument, value] : call.arguments)
+      for_each_tensor(value, [&](const TensorArgument& t) { reads += t.kind == TensorArgument::Kind::input; });
+    return (name == "mul" || name == "div") && sources == 1 && reads == 1 && self != call.arguments.end() &&
+           self->second == AtenValue{TensorArgument{TensorArgument::Kind::input, 0}};
   }
 
   const std::vector<Layer>& nodes_;
   const ResolvedLayer& resolved_;
+  std::vector<bool> depends_;  ///< per node: on a mean over labels
+  std::vector<Mean> found_;
+  bool rest_ = false;  ///< something is added that is no such mean
 };
 
 /// The nodes of the loss's graph that some of its tensors are made by, as a graph of its own.
@@ -195,21 +214,24 @@ std::optional<Answers> answers_of(const ResolvedModel& model) {
 std::optional<CountedLabels> counted_labels(const ResolvedModel& model) {
   if (!model.graph.loss) return std::nullopt;
   const LossSpec& loss = *model.graph.loss;
-  CountedLabels counted;
-  std::optional<Mean> mean;
+  std::vector<Mean> means;
   if (loss.op == kGraphOp) {
-    mean = GraphMean(model).find();
+    means = GraphMeans(model).find();
   } else if (loss.attributes.contains("ignore_index")) {
-    mean = Mean{{Kind::input, 1, 0}, integer(loss.attributes, "ignore_index")};
+    means = {{{-1, integer(loss.attributes, "ignore_index")}, {Kind::input, 1, 0}}};
   }
-  if (!mean || !LossPart(model, counted).take({mean->labels})) {
+  CountedLabels counted;
+  std::vector<TensorSource> labels;
+  for (const Mean& mean : means) labels.push_back(mean.labels);
+  if (means.empty() || !LossPart(model, counted).take(labels)) {
     refuse_ignored_classes(model);
     return std::nullopt;
   }
-  counted.ignored = mean->ignored;
-  if (mean->class_weights != nullptr) counted.class_weights = values_of(*mean->class_weights);
-  const RowTensor labels = type_of(model, mean->labels);
-  counted.per_sample = static_cast<double>(labels.rows * element_count(labels.type.shape));
+  for (Mean& mean : means) {
+    const RowTensor type = type_of(model, mean.labels);
+    mean.mean.per_sample = static_cast<double>(type.rows * element_count(type.type.shape));
+    counted.means.push_back(std::move(mean.mean));
+  }
   return counted;
 }
 

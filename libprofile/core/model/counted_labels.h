@@ -1,6 +1,7 @@
 // Which labels a loss counts, LibTorch's own calls of losses included. A mean over labels gives each
 // micro-batch the weight of its labels, not of its samples: those that are ignored do not count, and classes
-// may count differently.
+// may count differently. Where a loss adds several means, or a mean and something else, each mean of a
+// micro-batch has a weight of its own.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,17 @@
 
 namespace pp {
 
-struct CountedLabels {
+struct LabelMean {
+  int node = -1;                           ///< of the loss's graph; -1: the whole loss is this mean
   std::int64_t ignored = 0;                ///< labels of this value do not count
   std::vector<double> class_weights = {};  ///< what a label of each class counts; empty: 1
   double per_sample = 1;                   ///< labels of a sample, ignored ones included
+};
+
+struct CountedLabels {
+  std::vector<LabelMean> means = {};  ///< one for the whole loss, or one for each node
   /// How the labels are made of the data: nodes of the loss's graph that compute them, none for a loss of the
-  /// table. `made.sources` are inputs and targets of the model, `made.graph_outputs` is the tensor of labels.
+  /// table. `made.sources` are inputs and targets of the model, `made.graph_outputs` the labels of each mean.
   std::vector<Layer> nodes = {};
   ResolvedLayer made = {};
 };
@@ -35,10 +41,11 @@ struct Answers {
 /// numbers.
 std::optional<Answers> answers_of(const ResolvedModel& model);
 
-/// Of the loss cross_entropy, and of a graph whose result is the mean of one of LibTorch's cross_entropy_loss
-/// or nll_loss, or a sum of such means of the same labels, scaled by constants. Nothing for a mean over
-/// samples, and where the labels depend on a layer. Throws pp::Error (data) for a graph that ignores one of its
-/// classes and is no such mean: no weight of a micro-batch makes it equal to the whole batch.
+/// Of the loss cross_entropy, and of a graph whose result is a linear function of means by LibTorch's
+/// cross_entropy_loss or nll_loss: a sum of multiples, to which means over samples may be added. Nothing for a
+/// loss without such a mean, and where the labels depend on a layer. Throws pp::Error (data) for a graph that
+/// ignores one of its classes and is no such function: no weight of a micro-batch makes it equal to the whole
+/// batch.
 std::optional<CountedLabels> counted_labels(const ResolvedModel& model);
 
 struct LabelCall {

@@ -53,8 +53,8 @@ TEST_SUITE("libprofile/core/model/counted_labels") {
     const ResolvedModel model = resolve(graph);
     const auto counted = counted_labels(model);
     REQUIRE(counted.has_value());
-    CHECK(counted->ignored == 0);
-    CHECK(counted->per_sample == 1);
+    CHECK(counted->means.front().ignored == 0);
+    CHECK(counted->means.front().per_sample == 1);
     CHECK(counted->nodes.empty());
     CHECK((counted->made.sources == std::vector<TensorSource>{{Kind::target, 0, 0}}));
     CHECK(index_range(model, {Kind::target, 0, 0}).ignored == 0);
@@ -76,10 +76,33 @@ TEST_SUITE("libprofile/core/model/counted_labels") {
     });
     const auto counted = counted_labels(model);
     REQUIRE(counted.has_value());
-    CHECK(counted->ignored == 1);
-    CHECK(counted->class_weights == std::vector<double>{1, 5, 20});
+    CHECK(counted->means.front().ignored == 1);
+    CHECK(counted->means.front().class_weights == std::vector<double>{1, 5, 20});
     CHECK((counted->made.sources == std::vector<TensorSource>{{Kind::target, 0, 0}}));
     CHECK((counted->made.graph_outputs == std::vector<TensorSource>{{Kind::input, 0, 0}}));
+  }
+
+  TEST_CASE("a sum of multiples of means has a weight for each mean, and none where one is squared") {
+    const auto with_sum = [](const std::string& of) {
+      return changed([&](Json& loss) {
+        add_node(loss, of == "half" ? kHalf : kSquare);
+        Json second = loss["nodes"][1];
+        second["name"] = "second";
+        second["call"]["arguments"]["ignore_index"] = -1;
+        add_node(loss, second.dump());
+        add_node(loss, R"({ "name": "sum", "op": "aten", "inputs": ["second", ")" + of + R"("],
+          "call": { "target": "aten::add.Tensor",
+                    "arguments": { "self": { "input": 0 }, "other": { "input": 1 } },
+                    "outputs": [{ "shape": [], "rows": 0 }] } })");
+      });
+    };
+    const auto counted = counted_labels(with_sum("half"));
+    REQUIRE(counted.has_value());
+    REQUIRE(counted->means.size() == 2);
+    CHECK((std::pair{counted->means[0].node, counted->means[0].ignored} == std::pair{3, std::int64_t{-1}}));
+    CHECK((std::pair{counted->means[1].node, counted->means[1].ignored} == std::pair{1, std::int64_t{-100}}));
+    CHECK(counted->made.graph_outputs.size() == 2);
+    CHECK_FALSE(counted_labels(with_sum("square")).has_value());
   }
 
   TEST_CASE("what is more than the mean has no weight, and may ignore none of its classes") {
