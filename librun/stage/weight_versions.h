@@ -1,5 +1,5 @@
 // The versions of one stage's weights: which one a micro-batch runs on, and how long each is kept (policies:
-// libplan/schedule/README.md).
+// libplan/schedule/versions.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -91,10 +91,19 @@ TEST_SUITE("apps/readme") {
     }
   }
 
-  TEST_CASE("the table of schedules is what the tool prints") {
-    const std::string table = Folder().shell("pp-plan schedules --markdown").out;
-    CHECK(std::ranges::count(table, '\n') > 30);
-    CHECK(pp::read_file(kRoot / "libplan/schedule/README.md").find("\n\n" + table + "\n") != std::string::npos);
+  TEST_CASE("the reference of schedules has a row of ten cells for each schedule") {
+    const Folder folder;
+    const std::string table = folder.shell("pp-plan schedules --markdown").out;
+    const nlohmann::json schedules = nlohmann::json::parse(folder.shell("pp-plan schedules --json").out);
+    CHECK(schedules.size() > 30);
+    for (const nlohmann::json& row : schedules) {
+      const std::string name = row["name"];
+      CAPTURE(name);
+      const std::size_t begin = table.find("\n| `" + name + "` |");
+      REQUIRE(begin != std::string::npos);
+      const std::string line = table.substr(begin + 1, table.find('\n', begin + 1) - begin - 1);
+      CHECK(std::ranges::count(line, '|') == 11);
+    }
   }
 
   TEST_CASE("the first page is short") {

@@ -34,7 +34,7 @@ std::string refused(Change change) {
   return test::error_text([&] { return resolve(graph); });
 }
 
-/// All names of the table, which another test compares with the README, and the two beside it.
+/// All names of the table, and the two that it lacks.
 std::string known_ops() {
   std::string names;
   for (const OpRow& row : op_table()) names.append(row.name).append(", ");
