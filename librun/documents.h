@@ -16,7 +16,7 @@ namespace pp {
 inline std::vector<Keys> document_keys() {
   std::vector<Keys> keys = run::metrics_keys();
   keys.insert(keys.end(),
-              {cluster_keys(), trainer_keys(), profile_keys(), profile::device_spec_keys(),
+              {cluster_keys(), trainer_keys(), profile_keys(), profile::device_spec_keys(), plan::plan_keys(),
                plan::stage_times_keys(), run::inference_keys(), run::manifest_keys(), run::report_keys()});
   return keys;
 }

@@ -8,7 +8,7 @@
 
 #include "libplan/simulate/memory_walk.h"
 #include "libplan/simulate/simulate.h"
-#include "libprofile/core/context.h"
+#include "libprofile/core/units.h"
 
 namespace pp::plan {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libplan/plan/programs.h"
+#include "libplan/report/throughput.h"
 #include "libplan/simulate/memory_walk.h"
 #include "libprofile/core/index.h"
 
@@ -168,6 +169,7 @@ Json plan_data(const Plan& plan, const std::string& name, const std::string& tit
             {"gap", plan.certificate.gap},
             {"lower_bound", plan.certificate.lower_bound.count()}};
   if (promise.expected_step) json["expected_step"] = promise.expected_step->count();
+  if (promise.step > Seconds()) json["throughput"] = to_json(throughput_of(plan, {}));
   json["stages"] = stages_of(plan);
   const std::vector<int> nodes = nodes_of(plan, json["nodes"]);
   json["workers"] = workers_of(plan, nodes);

@@ -19,6 +19,7 @@ inline constexpr std::size_t kMostLinks = 20'000;
 ///   step, expected_step, makespan, bubble, rate (samples/s), peak (bytes), gap, lower_bound: what is promised;
 ///   0 or
 ///                 absent: nothing is
+///   throughput    as pp-plan prints it for programs; absent where no step is promised
 ///   stages        names of the layers, `again` how many of them are recomputed, workers, seconds per
 ///   micro-batch by
 ///                 kind of operation as `times`, memory by part as `memory` (of the worker that holds most) and

@@ -12,12 +12,15 @@
 #include "libplan/schedule/schedule.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/cluster.h"
-#include "libprofile/core/context.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/units.h"
+
+namespace pp {
+struct Keys;
+}
 
 namespace pp::plan {
 
@@ -253,6 +256,8 @@ struct Plan {
 Plan plan_from_json(const Json& json);
 Json to_json(const Plan& plan);
 Plan parse_plan(std::string_view text);
+/// The list of its keys.
+pp::Keys plan_keys();
 std::string plan_hash(const Plan& plan);
 
 /// Replicas per stage: `3-1`.

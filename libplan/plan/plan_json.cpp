@@ -2,291 +2,333 @@
 #include <nlohmann/json.hpp>
 
 #include "libplan/plan/plan.h"
-#include "libplan/plan/prediction_json.h"
-#include "libprofile/core/context.h"
+#include "libprofile/core/shared_fields.h"
 
 namespace pp::plan {
 
 namespace {
 
-constexpr std::string_view kFormat = "pp.plan";
-constexpr int kVersion = 1;
-
-template <class Id>
-std::vector<Id> ids(ObjectReader& reader, std::string_view key) {
-  std::vector<Id> result;
-  for (const std::int64_t id : reader.integers(key, {.max = kMaxInt}))
-    result.push_back(Id{static_cast<int>(id)});
-  return result;
-}
-
-template <class Id>
-Json ids_json(const std::vector<Id>& ids) {
-  Json json = Json::array();
-  for (const Id id : ids) json.push_back(number(id));
-  return json;
-}
-
 // --- training and schedule
 
 /// A description that knows one value: no micro-batch is split over replicas.
 constexpr std::string_view kReplicaRouting = "round_robin";
+constexpr ValueType kRouting{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void*) {
+          const std::string text = detail::text_at(json, pointer);
+          if (text == kReplicaRouting) return;
+          detail::fail_at(pointer, "is \"" + text + "\"; replicas take turns, write \"" +
+                                       std::string(kReplicaRouting) + "\" or leave it out");
+        },
+    .write = [](const Field&, const void*) -> Json { return kReplicaRouting; },
+    .schema = [](const Field&) { return detail::names_schema({std::string(kReplicaRouting)}); }};
 
-Training read_training(ObjectReader& reader) {
-  Training training;
-  training.mini_batch = small_integer(reader, "mini_batch", 1);
-  training.micro_batches = small_integer(reader, "micro_batches", 1);
-  training.dtype = weight_type_from_json(reader);
-  training.products = products_from_json(reader, training.dtype);
-  training.memory_format = memory_format_from_json(reader);
-  training.autocast = autocast_from_json(reader, training.dtype);
-  training.optimizer = reader.enumerator<OptimizerName>("optimizer");
-  if (reader.has("precision")) training.precision = reader.enumerator<Precision>("precision");
-  if (reader.has("shard")) training.shard = reader.enumerator<Shard>("shard");
-  training.kernels = kernels_from_json(reader);
-  if (reader.has("replica_routing") && reader.text("replica_routing") != kReplicaRouting) {
-    reader.fail("replica_routing", "is \"" + reader.text("replica_routing") +
-                                       "\"; replicas take turns, write \"" + std::string(kReplicaRouting) +
-                                       "\" or leave it out");
-  }
-  return training;
+void check_products(const Training& training, ObjectReader& reader) {
+  require_bfloat16(training.products, training.dtype, reader);
 }
+void check_autocast(const Training& training, ObjectReader& reader) {
+  require_float32(training.autocast, training.dtype, reader);
+}
+void check_kernels(Training& training, ObjectReader& reader) { sort_kernels(training.kernels, reader); }
 
-Json to_json(const Training& training) {
-  Json json{{"mini_batch", training.mini_batch},
-            {"micro_batches", training.micro_batches},
-            {"dtype", name_of(training.dtype)},
-            {"optimizer", name_of(training.optimizer)},
-            {"replica_routing", kReplicaRouting}};
-  if (training.precision != Precision::plain) json["precision"] = name_of(training.precision);
-  if (training.shard != Shard::none) json["shard"] = name_of(training.shard);
-  add_products(json, training.products);
-  add_memory_format(json, training.memory_format);
-  add_autocast(json, training.autocast);
-  add_kernels(json, training.kernels);
-  return json;
-}
+constexpr Object kTraining{
+    "training",
+    key<&Training::mini_batch>("mini_batch", {.min = 1}),
+    key<&Training::micro_batches>("micro_batches", {.min = 1}),
+    key<&Training::dtype>("dtype", kWeightType),
+    key<&Training::optimizer>("optimizer"),
+    whole<Training>("replica_routing", kRouting),
+    optional<&Training::precision>("precision"),
+    optional<&Training::shard>("shard"),
+    optional<&Training::products>("products"),
+    check<check_products>(),
+    optional<&Training::memory_format>("memory_format"),
+    optional<&Training::autocast>("autocast"),
+    check<check_autocast>(),
+    optional<&Training::kernels>("kernels", kKernel),
+    check<check_kernels>(),
+};
 
-ScheduleInfo read_schedule(ObjectReader& reader) {
-  ScheduleInfo schedule;
-  schedule.name = reader.text("name");
-  schedule.weight_policy = reader.enumerator<WeightPolicy>("weight_policy");
-  if (reader.has("recompute")) schedule.recompute = reader.enumerator<RecomputePolicy>("recompute");
-  if (reader.has("chunks_per_worker"))
-    schedule.chunks_per_worker = small_integer(reader, "chunks_per_worker", 1);
-  return schedule;
-}
-
-Json to_json(const ScheduleInfo& schedule) {
-  return {{"name", schedule.name},
-          {"weight_policy", name_of(schedule.weight_policy)},
-          {"recompute", name_of(schedule.recompute)},
-          {"chunks_per_worker", schedule.chunks_per_worker}};
-}
+constexpr Object kSchedule{
+    "schedule",
+    key<&ScheduleInfo::name>("name"),
+    key<&ScheduleInfo::weight_policy>("weight_policy"),
+    defaulted<&ScheduleInfo::recompute>("recompute"),
+    defaulted<&ScheduleInfo::chunks_per_worker>("chunks_per_worker", {.min = 1}),
+};
 
 // --- stages and workers
 
-Stage read_stage(ObjectReader& reader) {
-  Stage stage{reader.texts("layers"), ids<WorkerId>(reader, "workers"), {}};
-  if (reader.has("recompute")) stage.recompute = reader.texts("recompute");
-  return stage;
-}
+constexpr Object kStage{
+    "stage",
+    key<&Stage::layers>("layers"),
+    key<&Stage::workers>("workers"),
+    defaulted<&Stage::recompute>("recompute"),
+};
 
-Json to_json(const Stage& stage) {
-  return {{"layers", stage.layers}, {"workers", ids_json(stage.workers)}, {"recompute", stage.recompute}};
-}
+constexpr Object kTied{
+    "tied",
+    key<&TiedParameter::parameter>("parameter"),
+    key<&TiedParameter::layers>("layers"),
+    key<&TiedParameter::stages>("stages"),
+};
 
-TiedParameter read_tied(ObjectReader& reader) {
-  return {reader.text("parameter"), reader.texts("layers"), ids<StageId>(reader, "stages")};
-}
+constexpr ValueType kProgram{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          const std::string text = detail::text_at(json, pointer);
+          with_context(pointer, [&] { *static_cast<Program*>(to) = parse_program(text); });
+        },
+    .write = [](const Field&, const void* from) -> Json { return to_text(*static_cast<const Program*>(from)); },
+    .schema = kText.schema,
+    .expected = kText.expected};
 
-Json to_json(const TiedParameter& tied) {
-  return {{"parameter", tied.parameter}, {"layers", tied.layers}, {"stages", ids_json(tied.stages)}};
-}
+constexpr Object kStream{
+    "stream",
+    key<&Stream::prologue>("prologue", kProgram),
+    key<&Stream::body>("body", kProgram),
+    key<&Stream::period>("period", {.min = 1}),
+};
 
-Program program(ObjectReader& reader, std::string_view key) {
-  const std::string text = reader.text(key);
-  return with_context(reader.pointer() + "/" + std::string(key), [&] { return parse_program(text); });
-}
-
-WorkerProgram read_program(ObjectReader& reader) {
-  WorkerProgram result;
+void check_program(Worker&, ObjectReader& reader) {
   if (reader.has("stream") == reader.has("program")) reader.fail("needs either \"program\" or \"stream\"");
-  if (!reader.has("stream")) {
-    result.program = program(reader, "program");
-    return result;
-  }
-  reader.object("stream", [&](ObjectReader& member) {
-    result.stream =
-        Stream{program(member, "prologue"), program(member, "body"), small_integer(member, "period", 1)};
-  });
-  return result;
+}
+bool has_list(const Worker& worker) { return !worker.program.stream; }
+
+constexpr Object kWorker{
+    "worker",
+    key<&Worker::id>("id"),
+    key<&Worker::device>("device"),
+    defaulted<&Worker::rank>("rank"),
+    check<check_program>(),
+    optional<&Worker::program, &WorkerProgram::stream>("stream", kStream),
+    defaulted<&Worker::program, &WorkerProgram::program>("program", kProgram).written_if<has_list>(),
+};
+
+// --- what is promised
+
+constexpr Object kParts{
+    "predicted_parts",
+    key<&MemoryPeak::weights>("weights"),
+    key<&MemoryPeak::gradients>("gradients"),
+    key<&MemoryPeak::optimizer>("optimizer"),
+    key<&MemoryPeak::versions>("versions"),
+    key<&MemoryPeak::saved>("saved"),
+    key<&MemoryPeak::boundary>("boundary"),
+    key<&MemoryPeak::workspace>("workspace"),
+};
+
+constexpr Object kPredictedWorker{
+    "predicted_worker",
+    key<&WorkerPrediction::busy>("busy_s"),
+    key<&WorkerPrediction::memory, &MemoryPeak::peak>("peak_bytes"),
+    key<&WorkerPrediction::memory>("parts", kParts),
+};
+
+constexpr Object kLink{
+    "predicted_link",
+    key<&LinkPrediction::from>("from"),
+    key<&LinkPrediction::to>("to"),
+    key<&LinkPrediction::bytes_per_step>("bytes_per_step"),
+};
+
+constexpr Object kFirst{
+    "first_times",
+    key<&FirstTimes::forward>("forward_s"),
+    key<&FirstTimes::backward>("backward_s"),
+    key<&FirstTimes::weight_gradient>("weight_gradient_s"),
+};
+
+constexpr Object kSpreadOf{
+    "spread_of",
+    key<&Spread::below>("below_s"),
+    key<&Spread::above>("above_s"),
+    key<&Spread::shift>("shift_s", {.min = -kMostNumber, .max = kMostNumber}),
+};
+
+constexpr Object kSpread{
+    "spread",
+    key<&StageSpread::forward>("forward", kSpreadOf),
+    key<&StageSpread::backward>("backward", kSpreadOf),
+    key<&StageSpread::input_gradient>("input_gradient", kSpreadOf),
+    key<&StageSpread::weight_gradient>("weight_gradient", kSpreadOf),
+    key<&StageSpread::recompute>("recompute", kSpreadOf),
+    key<&StageSpread::update>("update", kSpreadOf),
+};
+
+void check_frozen(const StageCosts& costs, ObjectReader& reader) {
+  if (reader.has("frozen_bytes")) reader.integer("frozen_bytes", {.max = costs.weights.value});
 }
 
-Worker read_worker(ObjectReader& reader) {
-  Worker worker;
-  worker.id = WorkerId{small_integer(reader, "id")};
-  worker.device = DeviceId{small_integer(reader, "device")};
-  if (reader.has("rank")) worker.rank = small_integer(reader, "rank");
-  worker.program = read_program(reader);
-  return worker;
-}
+constexpr Object kStageCosts{
+    "predicted_stage",
+    key<&StageCosts::forward>("forward_s"),
+    key<&StageCosts::backward>("backward_s"),
+    key<&StageCosts::input_gradient>("input_gradient_s"),
+    key<&StageCosts::weight_gradient>("weight_gradient_s"),
+    key<&StageCosts::recompute>("recompute_s"),
+    key<&StageCosts::all_reduce>("all_reduce_s"),
+    key<&StageCosts::update>("update_s"),
+    key<&StageCosts::weights>("weights_bytes"),
+    key<&StageCosts::gradients>("gradients_bytes"),
+    key<&StageCosts::optimizer>("optimizer_bytes"),
+    key<&StageCosts::saved>("saved_bytes"),
+    defaulted<&StageCosts::again>("again_bytes"),
+    defaulted<&StageCosts::again_split>("again_split_bytes"),
+    key<&StageCosts::input>("input_bytes"),
+    key<&StageCosts::boundary>("boundary_bytes"),
+    key<&StageCosts::workspace>("workspace_bytes"),
+    key<&StageCosts::versions>("versions", {.min = 1}),
+    check<check_frozen>(),
+    optional<&StageCosts::frozen>("frozen_bytes"),
+    optional<&StageCosts::first>("first", kFirst),
+    optional<&StageCosts::waiting>("waiting_bytes"),
+    optional<&StageCosts::hideable>("hideable_s"),
+    optional<&StageCosts::spread>("spread", kSpread),
+    optional<&StageCosts::load>("load_s"),
+    optional<&StageCosts::load_state>("load_state_s"),
+    optional<&StageCosts::evict>("evict_s"),
+};
 
-Json to_json(const Worker& worker) {
-  Json json{{"id", number(worker.id)}, {"device", number(worker.device)}, {"rank", worker.rank}};
-  if (const auto& stream = worker.program.stream) {
-    json["stream"] = {
-        {"prologue", to_text(stream->prologue)}, {"body", to_text(stream->body)}, {"period", stream->period}};
-  } else {
-    json["program"] = to_text(worker.program.program);
-  }
-  return json;
-}
+constexpr Object kEdge{
+    "predicted_edge",
+    key<&StageEdge::from>("from"),
+    key<&StageEdge::to>("to"),
+    key<&StageEdge::activation>("activation_bytes"),
+    key<&StageEdge::gradient>("gradient_bytes"),
+    key<&StageEdge::activation_tensors>("activation_tensors"),
+    key<&StageEdge::gradient_tensors>("gradient_tensors"),
+};
 
-// --- certificate and alternatives
+constexpr NumberRange kScales{.min = std::numeric_limits<double>::min(), .max = kMostNumber};
+bool swaps(const Prediction& prediction) { return prediction.swap.bandwidth.value > 0; }
 
-Certificate read_certificate(ObjectReader& reader) {
-  return {seconds(reader, "objective_s"), seconds(reader, "lower_bound_s"), reader.number("gap"),
-          reader.text("search")};
-}
+constexpr Object kPrediction{
+    "predicted",
+    key<&Prediction::step>("step_s"),
+    optional<&Prediction::expected_step>("expected_step_s"),
+    key<&Prediction::makespan>("makespan_s"),
+    key<&Prediction::samples_per_s>("samples_per_s"),
+    key<&Prediction::bubble_fraction>("bubble_fraction", kShare),
+    key<&Prediction::workers>("workers", kPredictedWorker),
+    key<&Prediction::links>("links", kLink),
+    key<&Prediction::stages>("stages", kStageCosts),
+    key<&Prediction::edges>("edges", kEdge),
+    key<&Prediction::micro_batch_scale>("micro_batch_scale", kScales),
+    optional<&Prediction::micro_batch_bytes>("micro_batch_bytes", kScales),
+    key<&Prediction::all_reduce_overlap>("all_reduce_overlap", kShare),
+    optional<&Prediction::swap, &SwapLink::bandwidth>("swap_bandwidth"),
+    key<&Prediction::swap, &SwapLink::overlap>("swap_overlap", kShare).given<swaps>(),
+    optional<&Prediction::tied_all_reduce>("tied_all_reduce_s"),
+};
 
-Json to_json(const Certificate& certificate) {
-  return {{"objective_s", certificate.objective.count()},
-          {"lower_bound_s", certificate.lower_bound.count()},
-          {"gap", certificate.gap},
-          {"search", certificate.search}};
-}
+// --- why this plan
 
-Alternative read_alternative(ObjectReader& reader) {
-  Alternative alternative;
-  alternative.schedule = reader.text("schedule");
-  alternative.stages = reader.text("stages");
-  alternative.replicas = reader.text("replicas");
-  alternative.micro_batches = small_integer(reader, "micro_batches", 1);
-  alternative.step = seconds(reader, "step_s");
-  alternative.peak = bytes(reader, "peak_bytes");
-  if (reader.has("recompute")) alternative.recompute = reader.text("recompute");
-  alternative.why_not = reader.text("why_not");
-  if (reader.has("expected_step_s")) alternative.expected_step = seconds(reader, "expected_step_s");
-  if (reader.has("cores_per_device"))
-    alternative.cores_per_device = small_integer(reader, "cores_per_device", 1);
-  if (reader.has("tensor_degree")) alternative.tensor_degree = small_integer(reader, "tensor_degree", 1);
-  if (reader.has("context_degree")) alternative.context_degree = small_integer(reader, "context_degree", 1);
-  return alternative;
-}
+constexpr Object kCertificate{
+    "certificate",
+    key<&Certificate::objective>("objective_s"),
+    key<&Certificate::lower_bound>("lower_bound_s"),
+    key<&Certificate::gap>("gap"),
+    key<&Certificate::search>("search"),
+};
 
-Json to_json(const Alternative& alternative) {
-  Json json{{"schedule", alternative.schedule},   {"stages", alternative.stages},
-            {"replicas", alternative.replicas},   {"micro_batches", alternative.micro_batches},
-            {"step_s", alternative.step.count()}, {"peak_bytes", alternative.peak.value},
-            {"recompute", alternative.recompute}, {"why_not", alternative.why_not}};
-  if (alternative.expected_step) json["expected_step_s"] = alternative.expected_step->count();
-  if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
-  if (alternative.tensor_degree > 0) json["tensor_degree"] = alternative.tensor_degree;
-  if (alternative.context_degree > 0) json["context_degree"] = alternative.context_degree;
-  return json;
-}
+constexpr Object kAlternative{
+    "alternative",
+    key<&Alternative::schedule>("schedule"),
+    key<&Alternative::stages>("stages"),
+    key<&Alternative::replicas>("replicas"),
+    key<&Alternative::micro_batches>("micro_batches", {.min = 1}),
+    key<&Alternative::step>("step_s"),
+    key<&Alternative::peak>("peak_bytes"),
+    defaulted<&Alternative::recompute>("recompute"),
+    key<&Alternative::why_not>("why_not"),
+    optional<&Alternative::expected_step>("expected_step_s"),
+    optional<&Alternative::cores_per_device>("cores_per_device", {.min = 1}),
+    optional<&Alternative::tensor_degree>("tensor_degree", {.min = 1}),
+    optional<&Alternative::context_degree>("context_degree", {.min = 1}),
+};
 
-Machine read_machine(ObjectReader& reader) {
-  Machine machine;
-  machine.devices = small_integer(reader, "devices", 1);
-  machine.cores_per_device = small_integer(reader, "cores_per_device");
-  if (reader.has("tensor_degree")) machine.tensor_degree = small_integer(reader, "tensor_degree", 1);
-  if (reader.has("context_degree")) machine.context_degree = small_integer(reader, "context_degree", 1);
-  machine.profile_hash = reader.text("profile_hash");
-  if (reader.has("step_s")) machine.step = seconds(reader, "step_s");
-  if (reader.has("plan")) machine.plan = reader.text("plan");
-  if (reader.has("verdict")) machine.verdict = reader.text("verdict");
-  return machine;
-}
+constexpr NumberRange kFactors{.min = 1e-6, .max = 1e6};
 
-Json to_json(const Machine& machine) {
-  Json json{{"devices", machine.devices},
-            {"cores_per_device", machine.cores_per_device},
-            {"profile_hash", machine.profile_hash}};
-  if (machine.tensor_degree > 1) json["tensor_degree"] = machine.tensor_degree;
-  if (machine.context_degree > 1) json["context_degree"] = machine.context_degree;
-  if (machine.step) json["step_s"] = machine.step->count();
-  if (!machine.plan.empty()) json["plan"] = machine.plan;
-  if (!machine.verdict.empty()) json["verdict"] = machine.verdict;
-  return json;
-}
+constexpr Object kLayerCorrection{
+    "layer_correction",
+    key<&LayerCorrection::forward>("forward", kFactors),
+    key<&LayerCorrection::backward>("backward", kFactors),
+    key<&LayerCorrection::input_gradient>("input_gradient", kFactors),
+    key<&LayerCorrection::weight_gradient>("weight_gradient", kFactors),
+    optional<&LayerCorrection::layer>("layer"),
+};
 
-/// Of anything with a to_json() above.
-template <class T>
-Json array_json(const std::vector<T>& values) {
-  Json json = Json::array();
-  for (const T& value : values) json.push_back(to_json(value));
-  return json;
-}
+constexpr Object kUpdateCorrection{
+    "update_correction",
+    key<&UpdateCorrection::optimizer>("optimizer"),
+    key<&UpdateCorrection::factor>("factor", kFactors),
+};
 
-Plan read_plan(ObjectReader& reader) {
-  Plan plan;
-  plan.context = read_context(reader);
-  plan.model = model_from_json(reader.raw("model"), reader.pointer() + "/model");
-  if (reader.has("profile_hash")) plan.profile_hash = reader.text("profile_hash");
-  if (reader.has("cluster_hash")) plan.cluster_hash = reader.text("cluster_hash");
-  reader.object("training", [&](ObjectReader& m) { plan.training = read_training(m); });
-  reader.object("schedule", [&](ObjectReader& m) { plan.schedule = read_schedule(m); });
-  reader.objects("devices", [&](ObjectReader& m) { plan.devices.push_back(device_from_json(m)); });
-  if (reader.has("levels")) {
-    reader.objects("levels", [&](ObjectReader& m) { plan.levels.push_back(level_from_json(m)); });
-  }
-  reader.objects("stages", [&](ObjectReader& m) { plan.stages.push_back(read_stage(m)); });
-  if (reader.has("tied")) reader.objects("tied", [&](ObjectReader& m) { plan.tied.push_back(read_tied(m)); });
-  reader.objects("workers", [&](ObjectReader& m) { plan.workers.push_back(read_worker(m)); });
-  if (reader.has("predicted")) {
-    reader.object("predicted", [&](ObjectReader& m) { plan.predicted = read_prediction(m); });
-  }
-  if (reader.has("certificate")) {
-    reader.object("certificate", [&](ObjectReader& m) { plan.certificate = read_certificate(m); });
-  }
-  if (reader.has("alternatives")) {
-    reader.objects("alternatives", [&](ObjectReader& m) { plan.alternatives.push_back(read_alternative(m)); });
-  }
-  if (reader.has("calibration"))
-    reader.object("calibration", [&](ObjectReader& m) { plan.calibration = read_calibration(m); });
-  if (reader.has("machines"))
-    reader.objects("machines", [&](ObjectReader& m) { plan.machines.push_back(read_machine(m)); });
-  if (reader.has("tensor_degree")) plan.tensor_degree = small_integer(reader, "tensor_degree", 1);
-  if (reader.has("context_degree")) plan.context_degree = small_integer(reader, "context_degree", 1);
-  if (reader.has("peak_flops_per_s"))
-    plan.peak_flops_per_s = reader.number("peak_flops_per_s", {.min = 1e6, .max = 1e18});
-  if (reader.has("throughput")) reader.raw("throughput");  // follows from the rest; printed for programs
-  return plan;
-}
+constexpr Object kMeasuredSpeed{
+    "measured_speed",
+    key<&MeasuredSpeed::device>("device"),
+    key<&MeasuredSpeed::node>("node"),
+    key<&MeasuredSpeed::speed>("speed", kFactors),
+};
+
+constexpr Object kCalibration{
+    "calibration",
+    key<&Calibration::reports>("reports"),
+    key<&Calibration::least>("least_factor"),
+    key<&Calibration::largest>("largest_factor"),
+    optional<&Calibration::layers>("layers", kLayerCorrection),
+    optional<&Calibration::loss>("loss", kLayerCorrection),
+    optional<&Calibration::updates>("updates", kUpdateCorrection),
+    optional<&Calibration::devices>("devices", kMeasuredSpeed),
+};
+
+constexpr Object kMachine{
+    "machine",
+    key<&Machine::devices>("devices", {.min = 1}),
+    key<&Machine::cores_per_device>("cores_per_device"),
+    key<&Machine::profile_hash>("profile_hash"),
+    optional<&Machine::tensor_degree>("tensor_degree", {.min = 1}),
+    optional<&Machine::context_degree>("context_degree", {.min = 1}),
+    optional<&Machine::step>("step_s"),
+    optional<&Machine::plan>("plan"),
+    optional<&Machine::verdict>("verdict"),
+};
+
+/// Follows from the rest; printed for programs.
+constexpr ValueType kThroughput{.schema = [](const Field&) -> Json { return {{"type", "object"}}; }};
+
+constexpr Object kPlan{
+    "plan",
+    defaulted<&Plan::context>("context"),
+    key<&Plan::model>("model", kModel),
+    defaulted<&Plan::profile_hash>("profile_hash"),
+    defaulted<&Plan::cluster_hash>("cluster_hash"),
+    key<&Plan::training>("training", kTraining),
+    key<&Plan::schedule>("schedule", kSchedule),
+    key<&Plan::devices>("devices", kDevice),
+    defaulted<&Plan::levels>("levels", kLevel),
+    key<&Plan::stages>("stages", kStage),
+    defaulted<&Plan::tied>("tied", kTied),
+    key<&Plan::workers>("workers", kWorker),
+    defaulted<&Plan::predicted>("predicted", kPrediction),
+    defaulted<&Plan::certificate>("certificate", kCertificate),
+    defaulted<&Plan::alternatives>("alternatives", kAlternative),
+    optional<&Plan::calibration>("calibration", kCalibration),
+    optional<&Plan::machines>("machines", kMachine),
+    optional<&Plan::tensor_degree>("tensor_degree", {.min = 1}),
+    optional<&Plan::context_degree>("context_degree", {.min = 1}),
+    optional<&Plan::peak_flops_per_s>("peak_flops_per_s", {1e6, 1e18}),
+    looked_at<Plan>("throughput", kThroughput),
+};
 
 }  // namespace
 
-Plan plan_from_json(const Json& json) {
-  Plan plan;
-  read_document(json, kFormat, kVersion, [&](ObjectReader& reader) { plan = read_plan(reader); });
-  return plan;
-}
+Keys plan_keys() { return keys_of(kPlan); }
 
-Json to_json(const Plan& plan) {
-  Json json{{"format", kFormat}, {"version", kVersion}};
-  json["context"] = context_json(plan.context);
-  json["model"] = to_json(plan.model);
-  json["profile_hash"] = plan.profile_hash;
-  json["cluster_hash"] = plan.cluster_hash;
-  json["training"] = to_json(plan.training);
-  json["schedule"] = to_json(plan.schedule);
-  json["devices"] = array_json(plan.devices);
-  json["levels"] = array_json(plan.levels);
-  json["stages"] = array_json(plan.stages);
-  json["tied"] = array_json(plan.tied);
-  json["workers"] = array_json(plan.workers);
-  json["predicted"] = to_json(plan.predicted);
-  json["certificate"] = to_json(plan.certificate);
-  json["alternatives"] = array_json(plan.alternatives);
-  if (plan.calibration) json["calibration"] = to_json(*plan.calibration);
-  if (!plan.machines.empty()) json["machines"] = array_json(plan.machines);
-  if (plan.tensor_degree > 1) json["tensor_degree"] = plan.tensor_degree;
-  if (plan.context_degree > 1) json["context_degree"] = plan.context_degree;
-  if (plan.peak_flops_per_s) json["peak_flops_per_s"] = *plan.peak_flops_per_s;
-  return json;
-}
+Plan plan_from_json(const Json& json) { return document_from_json(kPlan, json); }
+
+Json to_json(const Plan& plan) { return document_json(kPlan, plan); }
 
 Plan parse_plan(std::string_view text) { return plan_from_json(parse_json(text)); }
 

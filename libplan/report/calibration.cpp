@@ -10,7 +10,6 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/cost/priced_model.h"
-#include "libplan/plan/prediction_json.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/hash.h"
 

@@ -12,7 +12,7 @@
 #include "libplan/cost/stage_memory.h"
 #include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
-#include "libprofile/core/context.h"
+#include "libprofile/core/units.h"
 
 namespace pp::plan {
 

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/context.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/link.h"
@@ -122,11 +121,6 @@ Cluster with_wider_devices(const Cluster& cluster, int factor, int cores);
 
 /// `cpu:1`, `cuda:0`
 std::string to_text(const Device& device);
-
-Json to_json(const Device& device);
-Json to_json(const Level& level);
-Device device_from_json(ObjectReader& reader);
-Level level_from_json(ObjectReader& reader);
 
 Cluster cluster_from_json(const Json& json);
 Json to_json(const Cluster& cluster);

@@ -86,22 +86,6 @@ void check_level(Level& level, ObjectReader& reader) {
                            std::to_string(level.devices) + " devices; give a divisor of that number");
 }
 
-Device device_from_json(ObjectReader& reader) {
-  Device device;
-  read_keys(keys_of(kDevice), reader, &device);
-  return device;
-}
-
-Json to_json(const Device& device) { return to_json(kDevice, device); }
-
-Level level_from_json(ObjectReader& reader) {
-  Level level;
-  read_keys(keys_of(kLevel), reader, &level);
-  return level;
-}
-
-Json to_json(const Level& level) { return to_json(kLevel, level); }
-
 Keys cluster_keys() { return keys_of(kCluster); }
 
 Cluster cluster_from_json(const Json& json) { return document_from_json(kCluster, json); }

@@ -18,13 +18,6 @@ std::array<std::string, 2> names_of(KernelTask task) {
   return {std::string(name_of(first)), std::string(name_of(second))};
 }
 
-/// An array of kernels as a value of its own.
-Field list_of_kernels() {
-  Field field;
-  field.keys = keys_of(kKernel);
-  return field;
-}
-
 }  // namespace
 
 const ValueType kKernelSizes{
@@ -91,23 +84,12 @@ std::vector<KernelChoice> effective(std::span<const KernelChoice> choices) {
 }
 
 std::string name_of_kernels(std::span<const KernelChoice> choices) {
-  Json json;
-  add_kernels(json, effective(choices));
-  return json.is_null() ? "usual" : content_hash(dump_json(json));
-}
-
-std::vector<KernelChoice> kernels_from_json(ObjectReader& reader) {
-  std::vector<KernelChoice> choices;
-  if (!reader.has("kernels")) return choices;
-  const std::string pointer = append_pointer(reader.pointer(), "kernels");
-  detail::read_value<std::vector<KernelChoice>>(list_of_kernels(), reader.raw("kernels"), pointer, &choices);
-  sort_kernels(choices, reader);
-  return choices;
-}
-
-void add_kernels(Json& json, std::span<const KernelChoice> choices) {
-  const std::vector<KernelChoice> list(choices.begin(), choices.end());
-  if (!list.empty()) json["kernels"] = detail::write_value<std::vector<KernelChoice>>(list_of_kernels(), &list);
+  const std::vector<KernelChoice> unusual = effective(choices);
+  if (unusual.empty()) return "usual";
+  Field list;
+  list.keys = keys_of(kKernel);
+  const Json json{{"kernels", detail::write_value<std::vector<KernelChoice>>(list, &unusual)}};
+  return content_hash(dump_json(json));
 }
 
 }  // namespace pp

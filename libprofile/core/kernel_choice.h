@@ -114,9 +114,4 @@ std::string name_of_kernels(std::span<const KernelChoice> choices);
 /// was measured beside them.
 std::vector<KernelChoice> effective(std::span<const KernelChoice> choices);
 
-/// `kernels`, by key; none when it is not there. Throws where a key has two entries.
-std::vector<KernelChoice> kernels_from_json(ObjectReader& reader);
-/// Adds `kernels` unless there are none.
-void add_kernels(Json& json, std::span<const KernelChoice> choices);
-
 }  // namespace pp

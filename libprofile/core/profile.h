@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/context.h"
 #include "libprofile/core/enum_names.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/kernel_choice.h"
@@ -43,22 +42,6 @@ struct TimeStat {
   std::int64_t samples = 0;
   bool operator==(const TimeStat&) const = default;
 };
-
-Json to_json(const TimeStat& time);
-/// Throws unless low <= median <= high where there are samples.
-TimeStat time_stat_from_json(ObjectReader& reader);
-
-/// `dtype`: a type that weights can have, which integers cannot.
-DType weight_type_from_json(ObjectReader& reader);
-/// Key `products` of an object whose `dtype` was read. Throws pp::Error (data) beside another than bfloat16.
-std::optional<NarrowType> products_from_json(ObjectReader& reader, DType dtype);
-void add_products(Json& json, std::optional<NarrowType> products);
-/// `memory_format`: contiguous where it is not written.
-MemoryFormat memory_format_from_json(ObjectReader& reader);
-void add_memory_format(Json& json, MemoryFormat format);
-/// `autocast`: nothing where it is not written. Throws where the weights' `dtype` is not float32.
-std::optional<Autocast> autocast_from_json(ObjectReader& reader, DType dtype);
-void add_autocast(Json& json, std::optional<Autocast> autocast);
 
 /// A layer's times under conditions other than those of its point. Without samples, as older documents have
 /// them, they are medians alone.

@@ -24,7 +24,7 @@ constexpr ValueType kTimeOrMedian{
         },
     .write = [](const Field&, const void* from) -> Json {
       const auto& time = *static_cast<const TimeStat*>(from);
-      return time.samples > 0 ? to_json(time) : Json(time.median.count());
+      return time.samples > 0 ? to_json(kTime, time) : Json(time.median.count());
     },
     .schema = [](const Field&) -> Json {
       return {{"anyOf", {{{"$ref", "#/definitions/time"}}, detail::number_schema({})}}};
@@ -192,14 +192,7 @@ constexpr Object kOverhead{
 
 // --- the document
 
-constexpr ValueType kModel{
-    .read = [](const Field&, const Json& json, const std::string& pointer,
-               void* to) { *static_cast<ModelGraph*>(to) = model_from_json(json, pointer); },
-    .write = [](const Field&, const void* from) { return to_json(*static_cast<const ModelGraph*>(from)); },
-    .schema = [](const Field&) -> Json {
-      return {{"$ref", "#/definitions/model"}};
-    }};
-constexpr ValueType kTrainer{
+constexpr ValueType kTrainerWithin{
     .read = [](const Field&, const Json& json, const std::string& pointer,
                void* to) { *static_cast<TrainerSpec*>(to) = trainer_from_json(json, pointer); },
     .write = [](const Field&, const void* from) { return to_json(*static_cast<const TrainerSpec*>(from)); },
@@ -215,7 +208,9 @@ void check_hash(Profile& profile, ObjectReader& reader) {
                                 "; the model was changed after profiling, profile it again");
 }
 
-void check_products(const Profile& profile, ObjectReader& reader) { products_from_json(reader, profile.dtype); }
+void check_products(const Profile& profile, ObjectReader& reader) {
+  require_bfloat16(profile.products, profile.dtype, reader);
+}
 
 constexpr Object kContextGroup{
     "context_group",
@@ -230,7 +225,9 @@ void check_context_group(const Profile& profile, ObjectReader& reader) {
   });
 }
 
-void check_autocast(const Profile& profile, ObjectReader& reader) { autocast_from_json(reader, profile.dtype); }
+void check_autocast(const Profile& profile, ObjectReader& reader) {
+  require_float32(profile.autocast, profile.dtype, reader);
+}
 
 void check_sizes(const Profile& profile, ObjectReader& reader) {
   const std::vector<std::int64_t>& sizes = profile.micro_batch_sizes;
@@ -285,7 +282,7 @@ constexpr Object kProfile{
     optional<&Profile::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Profile::context_parallel>("context_parallel", kContextGroup),
     check<check_context_group>(),
-    optional<&Profile::trainer>("trainer", kTrainer),
+    optional<&Profile::trainer>("trainer", kTrainerWithin),
     key<&Profile::micro_batch_sizes>("micro_batch_sizes", kSizes),
     check<check_sizes>(),
     key<&Profile::layers>("layers", kLayer),
@@ -320,54 +317,25 @@ const ValueType kWeightType{
         },
     .expected = detail::value_expected<DType>};
 
-DType weight_type_from_json(ObjectReader& reader) {
-  DType dtype{};
-  kWeightType.read({}, Json(reader.text("dtype")), append_pointer(reader.pointer(), "dtype"), &dtype);
-  return dtype;
+const ValueType kModel{
+    .read = [](const Field&, const Json& json, const std::string& pointer,
+               void* to) { *static_cast<ModelGraph*>(to) = model_from_json(json, pointer); },
+    .write = [](const Field&, const void* from) { return to_json(*static_cast<const ModelGraph*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/model"}};
+    }};
+
+void require_bfloat16(std::optional<NarrowType> products, DType dtype, ObjectReader& reader) {
+  if (!products || dtype == DType::bfloat16) return;
+  reader.fail("products", "are of a narrow type beside bfloat16 alone, and dtype is " +
+                              std::string(name_of(dtype)) + "; write bfloat16, or leave it out");
 }
 
-std::optional<NarrowType> products_from_json(ObjectReader& reader, DType dtype) {
-  if (!reader.has("products")) return std::nullopt;
-  if (dtype != DType::bfloat16)
-    reader.fail("products", "are of a narrow type beside bfloat16 alone, and dtype is " +
-                                std::string(name_of(dtype)) + "; write bfloat16, or leave it out");
-  return reader.enumerator<NarrowType>("products");
+void require_float32(std::optional<Autocast> autocast, DType dtype, ObjectReader& reader) {
+  if (!autocast || dtype == DType::float32) return;
+  reader.fail("autocast", "casts products of float32 weights, and dtype is " + std::string(name_of(dtype)) +
+                              "; write float32, or leave it out");
 }
-
-void add_products(Json& json, std::optional<NarrowType> products) {
-  if (products) json["products"] = name_of(*products);
-}
-
-MemoryFormat memory_format_from_json(ObjectReader& reader) {
-  return reader.has("memory_format") ? reader.enumerator<MemoryFormat>("memory_format")
-                                     : MemoryFormat::contiguous;
-}
-
-void add_memory_format(Json& json, MemoryFormat format) {
-  if (format != MemoryFormat::contiguous) json["memory_format"] = name_of(format);
-}
-
-std::optional<Autocast> autocast_from_json(ObjectReader& reader, DType dtype) {
-  if (!reader.has("autocast")) return std::nullopt;
-  const auto autocast = reader.enumerator<Autocast>("autocast");
-  if (dtype != DType::float32) {
-    reader.fail("autocast", "casts products of float32 weights, and dtype is " + std::string(name_of(dtype)) +
-                                "; write float32, or leave it out");
-  }
-  return autocast;
-}
-
-void add_autocast(Json& json, std::optional<Autocast> autocast) {
-  if (autocast) json["autocast"] = name_of(*autocast);
-}
-
-TimeStat time_stat_from_json(ObjectReader& reader) {
-  TimeStat time;
-  read_keys(keys_of(kTime), reader, &time);
-  return time;
-}
-
-Json to_json(const TimeStat& time) { return to_json(kTime, time); }
 
 Keys profile_keys() { return keys_of(kProfile); }
 

@@ -9,8 +9,11 @@
 
 namespace pp {
 
-/// A type that weights can have, which integers cannot.
-extern const ValueType kWeightType;
+/// A type that weights can have, which integers cannot; a document of its own.
+extern const ValueType kWeightType, kModel;
+/// What keys `products` and `autocast` go with.
+void require_bfloat16(std::optional<NarrowType> products, DType dtype, ObjectReader& reader);
+void require_float32(std::optional<Autocast> autocast, DType dtype, ObjectReader& reader);
 
 void check_time(TimeStat& time, ObjectReader& reader);
 void check_device(Device& device, ObjectReader& reader);

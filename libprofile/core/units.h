@@ -6,10 +6,15 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
 namespace pp {
+
+/// Where a document comes from (its key `context`): tool, version, host, device, libraries, threads, time. Free
+/// text, which never changes what a tool does with the document, except for warnings.
+using Context = std::map<std::string, std::string>;
 
 using Seconds = std::chrono::duration<double>;
 

@@ -2,8 +2,8 @@
 // its machine. Torch-free.
 #pragma once
 
-#include "libprofile/core/context.h"
 #include "libprofile/core/profile.h"
+#include "libprofile/core/units.h"
 #include "libprofile/device/device_set.h"
 
 namespace pp::profile {

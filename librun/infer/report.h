@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libprofile/core/context.h"
+#include "libprofile/core/units.h"
 #include "librun/report/report.h"
 
 namespace pp::run {

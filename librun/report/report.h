@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "libplan/plan/plan.h"
-#include "libprofile/core/context.h"
 #include "libprofile/core/fields.h"
 #include "libprofile/core/units.h"
 #include "librun/options/settings.h"

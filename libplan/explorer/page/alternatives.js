@@ -19,7 +19,6 @@ function pointsOf(plan) {
   return points.filter((point) => point.step > 0);
 }
 
-function shortened(text) { return text.length > 40 ? text.slice(0, 37) + "\u2026" : text; }
 function pointLines(point, number) {
   return [number + ". " + point.schedule + ", M = " + point.micro_batches,
     "stages " + shortened(point.stages) + " on replicas " + shortened(point.replicas),

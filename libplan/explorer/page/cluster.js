@@ -116,9 +116,10 @@ function linkTable(plan, boxes, traffic) {
   const rows = traffic.slice(0, 30).map((link) => {
     const row = make("tr"), from = boxes[link.from], to = boxes[link.to];
     row.append(cell(from.under + ", " + from.name, "l"), cell(to.under + ", " + to.name, "l"), cell(bytes(link.size)));
-    const level = from.workers.length === 1 && to.workers.length === 1 ? levelOf(plan, from.workers[0], to.workers[0]) : null;
-    row.append(cell(level ? level[0] + (level[2] > 0 ? ", " + digits(level[2] / 1e9) + " GB/s" : "") : "several links", "l"));
-    row.append(cell(level && level[2] > 0 && plan.step > 0 ? percent(link.size / level[2] / plan.step) : "-"));
+    const level = levelOf(plan, from.workers[0], to.workers[to.workers.length - 1]);
+    const single = from.workers.length === 1 && to.workers.length === 1;
+    row.append(cell(level ? level[0] + (level[2] > 0 ? ", " + digits(level[2] / 1e9) + " GB/s" : "") : "-", "l"));
+    row.append(cell(single && level && level[2] > 0 && plan.step > 0 ? percent(link.size / level[2] / plan.step) : "-"));
     return row;
   });
   return table([["from", "l"], ["to", "l"], ["per step"], ["link", "l"], ["of the step"]], rows);

@@ -72,11 +72,14 @@ const page = {
   },
 
   tiles(plan) {
+    const t = plan.throughput || {}, rate = t.tokens_per_s || plan.rate, item = t.tokens_per_s ? "tokens" : "samples";
+    const each = t.devices > 1 ? ", " + digits(rate / t.devices) + " per device" : "";
     const own = plan.tiles || [
       ["step", plan.step > 0 ? seconds(plan.step) : "-", plan.lower_bound > 0 ? "lower bound " + seconds(plan.lower_bound) + ", gap " + percent(plan.gap) : ""],
-      ["samples per second", plan.rate > 0 ? digits(plan.rate) : "-", "mini-batch " + plan.mini_batch],
+      [item + " per second", rate > 0 ? digits(rate) : "-", "mini-batch " + plan.mini_batch + each],
+      ...(t.mfu ? [["model FLOP/s utilisation", percent(t.mfu), digits(t.model_flops_per_s_per_device / 1e12) + " TFLOP/s per device"]] : []),
       ["bubble", percent(plan.bubble), "1 - busy / (workers x step)"],
-      ["highest peak of a worker", plan.peak > 0 ? bytes(plan.peak) : "-", counted(plan.workers.length, "worker")]];
+      ["highest peak of a worker", plan.peak > 0 ? bytes(plan.peak) : "-", counted(plan.workers.length, "worker") + (t.devices ? " on " + counted(t.devices, "device") : "")]];
     byId("tiles").replaceChildren(...own.map(([name, value, beside]) => {
       const tile = make("div", "tile");
       tile.append(make("small", "", name), make("b", "", value), make("small", "", beside));

@@ -46,7 +46,7 @@ function stageRow(plan, stage, s, most) {
   const split = !(times.B > 0);
   const passes = kPassKinds.filter((letter) => letter !== "R" && (letter === "F" || (letter === "B") !== split));
   const last = stage.layers[stage.layers.length - 1];
-  row.append(cell(String(s)), cell(String(stage.layers.length)), cell(stage.layers[0] + (stage.layers.length > 1 ? " ..\n" + last : ""), "l lines"), cell(String(stage.workers.length)));
+  row.append(cell(String(s)), cell(String(stage.layers.length)), cell(shortened(stage.layers[0], 28) + (stage.layers.length > 1 ? " ..\n" + shortened(last, 28) : ""), "l lines"), cell(String(stage.workers.length)));
   row.append(barCell(shareBar(passes.map((letter) => [times[letter], data.kinds[kindOf(letter)][2]]), most.pass),
     passes.filter((letter) => times[letter] > 0).map((letter) => letter + " " + seconds(times[letter])).join(", ") || "not known"));
   row.append(stage.busy > 0 ? barCell(shareBar([[stage.busy, "var(--mark)"]], most.step), seconds(stage.busy) + (plan.step > 0 ? ", " + percent(stage.busy / plan.step) : "")) : cell("-", "l"));

@@ -46,6 +46,8 @@ const kBytes = [[1, "B"], [1024, "KiB"], [1024 ** 2, "MiB"], [1024 ** 3, "GiB"],
 const seconds = (time) => (time === 0 ? "0 s" : inUnit(time, kTimes));
 const bytes = (size) => inUnit(size, kBytes);
 const percent = (share) => (100 * share).toFixed(1) + " %";
+/// Cut in the middle: names differ at their ends.
+const shortened = (text, most = 40) => (text.length > most ? text.slice(0, most / 2 - 1) + "\u2026" + text.slice(-most / 2) : text);
 const counted = (count, word) => count + " " + word + (count === 1 ? "" : "s");
 
 /// `0, 4`, `0 to 31`, `0, 4 .. 28`: ascending numbers.

@@ -15,9 +15,6 @@
 namespace pp {
 namespace {
 
-using detail::ObjectRow;
-
-/// The keys of a document stand in the rows under its name, without `format` and `version`.
 struct Document {
   std::string_view name;
   int newest = 1;               ///< version; readers take all from 1 on
@@ -151,8 +148,6 @@ int newest_version(std::string_view document) { return document_named(document).
 Json document_schema(std::string_view name, std::span<const Keys> lists) {
   const Document& document = document_named(name);
   Json all = Json::object();
-  for (const ObjectRow& row : detail::planning_rows())
-    all[std::string(row.name)] = detail::object_schema(row.keys);
   for (const Keys& list : lists) add_definitions(list, all);
   detail::add_model_definitions(all);
   for (const Document& one : kDocuments) {

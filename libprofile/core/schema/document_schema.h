@@ -27,20 +27,11 @@ Keys profile_keys();
 
 namespace detail {
 
-/// The objects of some documents by name, each as a list of keys: `name text, devices size, cores? [count]`. A
-/// key with ? may be left out; types are text, flag, null, signed (any number), number (from 0), positive,
-/// share, integer, count (from 0), size (from 1), object, any, 'a|b' (one of these texts), another object's
-/// name, [T], a list of T, {T}, an object of any keys whose values are T, and T|U, one of several types.
-struct ObjectRow {
-  std::string_view name;
-  std::string_view keys;
-};
-/// What pp-profile and pp-plan read and write, but models.
-std::span<const ObjectRow> planning_rows();
-
-/// Of `text`, `[count]`, `{signed|text}`, `'a|b'`, `time|number`, as above.
+/// Types in words: text, flag, null, signed (any number), number (from 0), positive, share, integer, count
+/// (from 0), size (from 1), object, any, 'a|b' (one of these texts), another object's name, [T], a list of T,
+/// {T}, an object of any keys whose values are T, and T|U, one of several types.
 Json type_schema(std::string_view type);
-/// No key but these.
+/// `name text, devices size, cores? [count]`: no key but these; one with ? may be left out.
 Json object_schema(std::string_view keys);
 
 /// What the table of operations says: layers, losses, calls.

@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::string_view kTypes = "'float32|float64|bfloat16|int64|uint8|bool'";
 
+struct ObjectRow {
+  std::string_view name;
+  std::string_view keys;
+};
 constexpr std::array kModelRows{
     ObjectRow{"model",
               "name text, verified? flag, weights? text, inputs [data_tensor], targets? [data_tensor], layers "

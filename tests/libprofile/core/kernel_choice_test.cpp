@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "libprofile/core/shared_fields.h"
 #include "tests/support/doctest.h"
 
 namespace kernel_choice_test {
@@ -23,17 +24,28 @@ const std::vector<KernelChoice> kChoices{
      Kernel::product,
      {}}};
 
+/// As profiles and plans hold them.
+struct Holder {
+  std::vector<KernelChoice> kernels;
+};
+void sort(Holder& holder, pp::ObjectReader& reader) { pp::sort_kernels(holder.kernels, reader); }
+constexpr pp::Object kHolder{
+    "holder",
+    pp::optional<&Holder::kernels>("kernels", pp::kKernel),
+    pp::check<sort>(),
+};
+
 std::vector<KernelChoice> read(const pp::Json& json) {
-  pp::ObjectReader reader(json, "");
-  std::vector<KernelChoice> choices = pp::kernels_from_json(reader);
-  reader.finish();
-  return choices;
+  Holder holder;
+  pp::detail::read_object(keys_of(kHolder), json, "", &holder);
+  return holder.kernels;
 }
+
+pp::Json written(const std::vector<KernelChoice>& choices) { return to_json(kHolder, Holder{choices}); }
 
 /// The first choice with one member set.
 pp::Json changed(const std::string& key, const pp::Json& value) {
-  pp::Json json;
-  pp::add_kernels(json, std::span(kChoices).first(1));
+  pp::Json json = written({kChoices.front()});
   json["kernels"][0][key] = value;
   return json;
 }
@@ -42,11 +54,9 @@ pp::Json changed(const std::string& key, const pp::Json& value) {
 
 TEST_SUITE("libprofile/core/kernel_choice") {
   TEST_CASE("what is written is read, in the order of keys") {
-    pp::Json json = pp::Json::object();
-    pp::add_kernels(json, {});
-    CHECK(json.empty());
-    CHECK(read(json).empty());
-    pp::add_kernels(json, kChoices);
+    CHECK(written({}).empty());
+    CHECK(read(written({})).empty());
+    pp::Json json = written(kChoices);
     CHECK(json["kernels"][0].dump() ==
           R"({"task":"product","dtype":"float32","layout":"nt","sizes":[5,7,3],"kernel":"onednn",)"
           R"("seconds":{"mkl":0.002,"onednn":0.001}})");
