@@ -11,8 +11,8 @@
 #include "libplan/plan/programs.h"
 #include "libplan/request/request.h"
 #include "libplan/schedule/closed_forms.h"
+#include "libplan/search/best_first.h"
 #include "libplan/search/certificate.h"
-#include "libplan/search/passes.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "libplan/request/device_orders.h"
@@ -13,9 +14,9 @@
 
 namespace pp::plan {
 
-/// One combination. References live as long as the call that hands it out. Its space has all devices of the
-/// set.
+/// One combination. Its space has all devices of the set.
 struct PlanCase : SearchPart {
+  std::shared_ptr<const void> owner;  ///< of all that the references name
   const DeviceSet& devices;
   const BatchOption& batch;
   const LinearOrder& order;
