@@ -11,7 +11,7 @@
 #include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
 #include "libplan/search/candidates/cases.h"
-#include "libplan/search/passes.h"
+#include "libplan/search/best_first.h"
 
 namespace pp::plan {
 
