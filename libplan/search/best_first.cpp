@@ -45,7 +45,7 @@ class BestFirst {
 
   SearchOutcome run() {
     add_part(all_);
-    seed();
+    answer(Quick::seed);  // what all is measured against
     while (!shortlist_.stops(devices_) && !stopped_ && step()) {
     }
     if (shortlist_.best() == kInfinity && (stopped_ || shortlist_.cut_short())) finish();
@@ -89,15 +89,6 @@ class BestFirst {
     return std::ranges::min_element(open_, {}, rank);
   }
 
-  /// Something that all is measured against.
-  void seed() {
-    try {
-      answer(Quick::seed);
-    } catch (const SearchStopped&) {
-      stopped_ = true;
-    }
-  }
-
   /// False: nothing is left that may win.
   bool step() {
     const int fewer = next_part();
@@ -115,17 +106,20 @@ class BestFirst {
   void visit(Case one, double least) {
     OpenCase& open = *one.open;
     devices_ = one.part->devices();
+    const double best = shortlist_.best();
+    // What cannot win is still listed.
+    const double limit = open.bound() <= best * (1 + kTie) || shortlist_.is_full() ? best : shortlist_.far();
     // A closer look is for what comes near the best, and a search for what is not far from it.
-    const double far = (one.looked ? kNear : kFar) * shortlist_.best();
+    const double far = (one.looked ? kNear : kFar) * best;
     try {
-      if (open.bound() == kInfinity || open.bound() > shortlist_.best() * (1 + kTie) || least > far) {
+      if (open.bound() == kInfinity || open.bound() > limit * (1 + kTie) || least > far) {
         if (open.bound() == kInfinity) add_unfit(open);
         return close(open);
       }
-      if (open.refine(shortlist_.best())) return push(open.bound(), std::move(one));
+      if (open.refine(best)) return push(open.bound(), std::move(one));
       std::vector<Finalist> found =
-          open.next({shortlist_.best(), shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
-      if (found.empty() && !one.looked && shortlist_.best() == kInfinity) add_unfit(open);
+          open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
+      if (found.empty() && !one.looked && best == kInfinity) add_unfit(open);
       if (found.empty()) return close(open);
       double promised = kInfinity;
       for (Finalist& finalist : found) {
@@ -296,10 +290,16 @@ class BestFirst {
     answer(Quick::anything);
   }
 
-  /// What is found quickly of one case after another, until a plan fits.
+  /// What is found quickly of one case after another, until a plan fits or that takes long: the observer may
+  /// have ended the search by then.
   void answer(Quick how) {
-    for (auto open = open_.begin(); open != open_.end() && shortlist_.best() == kInfinity; ++open)
-      if (const auto* const one = std::get_if<Case>(&open->second)) answer(one->open->quick(how));
+    int looks = 50'000;  // a probe takes one for every layer
+    const StopSign enough{[&] { return --looks > 0; }};
+    try {
+      for (auto open = open_.begin(); open != open_.end() && shortlist_.best() == kInfinity; ++open)
+        if (const auto* const one = std::get_if<Case>(&open->second)) answer(one->open->quick(how, enough));
+    } catch (const SearchStopped&) {
+    }
   }
 
   /// Prices them, the promising first, until one fits. The others are open.

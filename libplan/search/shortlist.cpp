@@ -126,6 +126,10 @@ double Shortlist::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
+bool Shortlist::is_full() const {
+  return steps_.size() > std::min(kListed, at(std::max(0, request_.top)));
+}
+
 double Shortlist::far() const { return kFar * best(); }
 
 double Shortlist::far(const Finalist& finalist) const {

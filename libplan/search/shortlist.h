@@ -30,6 +30,8 @@ class Shortlist {
   double worth(int devices, bool listed) const;
   /// The same of each schedule that has one: each is searched as far as it would be alone.
   const std::map<const ScheduleRow*, double>& steps() const { return best_; }
+  /// Whether it has all alternatives that the request lists.
+  bool is_full() const;
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
 
@@ -113,7 +115,7 @@ class Shortlist {
   std::map<std::tuple<const ScheduleRow*, RecomputeMode, Shard, int, int, int, int>, std::vector<int>>
       orders_;  ///< of the first
   std::vector<Finalist> priced_;
-  std::multiset<double> steps_;                ///< Finalist::ranked_step() of priced_
+  std::set<double> steps_;                     ///< Finalist::ranked_step() of priced_
   std::map<const ScheduleRow*, double> best_;  ///< the least of each schedule
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;

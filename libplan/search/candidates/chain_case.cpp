@@ -120,7 +120,7 @@ std::vector<Finalist> ChainCase::next(const Worth& worth) {
   }
   looked_ = Looked::at_points;
   std::vector<Finalist> found;
-  if (least_.feasible()) {
+  if (least_.feasible() || bound_ <= worth.bound) {
     const Partition bound_plan = one_.space.aligned ? Partition() : least_.partition;
     found = finalists(find_candidates(what_, one_.space, costs_, bound_plan, below(worth.flat, false)));
     for (const Finalist& finalist : found) include(finalist.estimate, false);
@@ -134,9 +134,10 @@ std::vector<Finalist> ChainCase::next(const Worth& worth) {
   return found;
 }
 
-std::vector<Finalist> ChainCase::quick(Quick how) {
-  return finalists(how == Quick::seed ? find_seeds(what_, one_.space, costs_)
-                                      : find_anything(what_, one_.space, costs_));
+std::vector<Finalist> ChainCase::quick(Quick how, const StopSign& stop) {
+  SearchSpace space = one_.space;
+  space.stop = stop;
+  return finalists(how == Quick::seed ? find_seeds(what_, space, costs_) : find_anything(what_, space, costs_));
 }
 
 void ChainCase::add(std::vector<Finalist>& found, const Candidate& candidate, std::vector<int> devices) const {

@@ -16,7 +16,7 @@ class ChainCase : public OpenCase {
 
   bool refine(double best) override;
   std::vector<Finalist> next(const Worth& worth) override;
-  std::vector<Finalist> quick(Quick how) override;
+  std::vector<Finalist> quick(Quick how, const StopSign& stop) override;
 
   const PlanCase& what() const { return one_; }
   const std::vector<const ScheduleRow*>& schedules() const { return schedules_; }

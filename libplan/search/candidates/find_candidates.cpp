@@ -278,10 +278,12 @@ std::vector<Candidate> find_seeds(const SearchCase& what, const SearchSpace& spa
   constexpr double kLess = 0.85, kLeastPart = 0.4;
   Collector collector(what, costs);
   if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
-  const int most = std::min({space.devices, space.layers, space.max_stages > 0 ? space.max_stages : space.devices});
-  for (int stages = space.exact_stages > 0 ? space.exact_stages : most;
-       !space.aligned && may_be_straight(space) && stages > 1; stages = space.exact_stages > 0 ? 0 : stages / 2)
+  const int fixed = space.exact_stages > 0 ? space.exact_stages : space.max_stages;
+  const int most = std::min(space.devices, space.layers);
+  for (int stages = fixed > 0 ? std::min(fixed, most) : most; stages > 1; stages /= 2) {
+    if (space.aligned || !may_be_straight(space) || stages < space.exact_stages) break;
     add_fitting(what, even_partitions(space, stages, what.chain), Origin::even_stages, collector);
+  }
   // A bound of the memory admits plans that do not fit. One that fits is near what it admits within less.
   for (double part = 1; collector.empty() && part > kLeastPart; part *= kLess) {
     const auto bytes = static_cast<std::int64_t>(part * static_cast<double>(what.memory.limit().bytes));
@@ -294,8 +296,7 @@ std::vector<Candidate> find_seeds(const SearchCase& what, const SearchSpace& spa
   return std::move(collector).found();
 }
 
-std::vector<Candidate> find_anything(const SearchCase& what, SearchSpace space, Costs& costs) {
-  space.stop = {};
+std::vector<Candidate> find_anything(const SearchCase& what, const SearchSpace& space, Costs& costs) {
   Collector collector(what, costs);
   add_fitting(what, {find_fitting(what, space, costs.objective())}, Origin::anything, collector);
   return std::move(collector).found();

@@ -69,8 +69,8 @@ std::vector<Candidate> find_misjudged(const SearchCase& what, const SearchSpace&
 
 /// What is found without a search that takes long: data parallelism and even stages.
 std::vector<Candidate> find_seeds(const SearchCase& what, const SearchSpace& space, Costs& costs);
-/// find_fitting(), whatever stops the space.
-std::vector<Candidate> find_anything(const SearchCase& what, SearchSpace space, Costs& costs);
+/// find_fitting().
+std::vector<Candidate> find_anything(const SearchCase& what, const SearchSpace& space, Costs& costs);
 
 /// Any partition that keeps to the limit, one of fewest devices; empty: there is none.
 Partition find_fitting(const SearchCase& what, const SearchSpace& space);

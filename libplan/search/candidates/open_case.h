@@ -72,7 +72,7 @@ class OpenCase {
   /// Its next partitions, not priced; none: there is nothing more to look for. SearchStopped ends it, and its
   /// bounds still hold.
   virtual std::vector<Finalist> next(const Worth& worth) = 0;
-  virtual std::vector<Finalist> quick(Quick) { return {}; }
+  virtual std::vector<Finalist> quick(Quick, const StopSign&) { return {}; }
 
  protected:
   explicit OpenCase(double bound) : bound_(bound), proven_(bound) {}

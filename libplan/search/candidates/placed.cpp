@@ -183,6 +183,7 @@ bool PlacedCase::refine(double best) {
   else
     least_ = {faster.partition, faster.feasible() ? kInfinity : faster.next, 1};
   // Where nothing fits and no other schedule says what is short, a simulated attempt does.
+  refuted_ = !faster.feasible();
   looked_ = fits ? compete && is_too_long(*one_, space_.devices) : compete || least_.value < kInfinity;
   // Plans keep to the case's order. Where orders are free, what is proven is of all.
   if (!part_.free_order) proven_ = std::max(bound_, least_.value);
@@ -208,10 +209,11 @@ void PlacedCase::make_stages() {
                  fastest_links(part_.cluster).messages);
 }
 
-std::vector<Finalist> PlacedCase::next(const Worth&) {
+std::vector<Finalist> PlacedCase::next(const Worth& worth) {
   constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
   constexpr std::size_t kStarts = 8;   // that the objective likes best: all are simulated
-  if (std::exchange(looked_, true)) return {};
+  const bool again = std::exchange(refuted_, false) && bound_ <= worth.bound;
+  if (std::exchange(looked_, true) && !again) return {};
   const StageMemory unlimited(one_->chain, one_->in_flight, {});
   const SearchCase what = search_case(*one_, unlimited, part_.cluster, part_.request);
   Costs costs(what, space_);

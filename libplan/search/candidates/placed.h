@@ -57,7 +57,7 @@ class PlacedCase : public OpenCase {
   SearchSpace space_{};  ///< of exactly its stages, one replica each
   std::optional<PlacedFloor> floor_;
   BottleneckResult least_{{}, 0, 0};
-  bool refined_ = false, looked_ = false;
+  bool refined_ = false, refuted_ = false, looked_ = false;
 };
 
 }  // namespace pp::plan

@@ -162,26 +162,30 @@ class BoundaryMoves {
   }
 
   /// Stages that need not run again keep what they save, stage by stage, where that is faster and fits; or all
-  /// but as many first blocks.
-  void keep_activations() {
+  /// but as many first blocks. Whether any do.
+  bool keep_activations() {
     from_ = Programs::search;
+    std::ranges::fill(open_, 1);
     if (!context_.graph.recompute_blocks.empty()) return keep_blocks();
+    bool any = false;
     for (std::size_t s = 0; s < climb_.best().again.size(); ++s) {
       Finalist other = like_best();
       other.again[s] = {};
-      climb_.attempt(std::move(other));
+      any |= climb_.attempt(std::move(other));
     }
+    return any;
   }
 
  private:
-  void keep_blocks() {
+  bool keep_blocks() {
     const std::vector<std::vector<int>> layers = climb_.best().assignment.stage_layers;
     const int most = most_blocks(context_.graph, layers);
     for (int count = 0; count <= most; ++count) {
       Finalist other = like_best();
       other.again = first_blocks(context_.graph, layers, count);
-      if (climb_.attempt(std::move(other))) return;
+      if (climb_.attempt(std::move(other))) return true;
     }
+    return false;
   }
 
   /// What price() reads of it: its prediction is as long as its programs.
@@ -314,8 +318,9 @@ void climb(Finalist& start, const PricingContext& context, const PlanRequest& re
     simulate(start, context, request);
   }
   BoundaryMoves moves(start, context, request, operations);
-  if (request.cuts.empty()) moves.move();
-  if (!whole_mode(start.recompute)) moves.keep_activations();
+  const bool free = request.cuts.empty();
+  if (free) moves.move();
+  if (!whole_mode(start.recompute) && moves.keep_activations() && free) moves.move();
 }
 
 /// The best that is reached from any start.

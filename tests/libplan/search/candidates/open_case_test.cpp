@@ -33,7 +33,7 @@ double least_of_all(const Profile& profile, const Cluster& cluster, const PlanGr
                     const PlanRequest& request) {
   MachinePart part(cluster, graph, request, true);
   double least = std::numeric_limits<double>::infinity();
-  for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
+  part.for_each_case(profile, [&](const PlanCase& one) {
     for (const std::unique_ptr<OpenCase>& open : open_cases(part, one)) {
       double before = open->bound();
       while (open->refine(std::numeric_limits<double>::infinity())) {
@@ -99,7 +99,7 @@ TEST_CASE("schedules that place their stages are searched at every micro-batch c
   MachinePart part(cluster, graph, request, true);
   std::set<int> counts;
   std::set<std::size_t> stages;
-  for_each_case(profile, cluster, graph, request, [&](const PlanCase& one) {
+  part.for_each_case(profile, [&](const PlanCase& one) {
     for (const std::unique_ptr<OpenCase>& open : open_cases(part, one)) {
       open->refine(std::numeric_limits<double>::infinity());
       for (const Finalist& finalist : open->next({})) {
