@@ -106,13 +106,13 @@ class BestFirst {
   void visit(Case one, double least) {
     OpenCase& open = *one.open;
     devices_ = one.part->devices();
-    const double best = shortlist_.best();
+    const double best = shortlist_.best() * (1 + kTie);
     // What cannot win is still listed.
-    const double limit = open.bound() <= best * (1 + kTie) || shortlist_.is_full() ? best : shortlist_.far();
+    const double limit = open.bound() <= best || shortlist_.is_full() ? best : shortlist_.far();
     // A closer look is for what comes near the best, and a search for what is not far from it.
     const double far = (one.looked ? kNear : kFar) * best;
     try {
-      if (open.bound() == kInfinity || open.bound() > limit * (1 + kTie) || least > far) {
+      if (open.bound() == kInfinity || open.bound() > limit || least > far) {
         if (open.bound() == kInfinity) add_unfit(open);
         return close(open);
       }
