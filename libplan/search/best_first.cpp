@@ -112,14 +112,10 @@ class BestFirst {
     // A closer look is for what comes near the best, and a search for what is not far from it.
     const double far = (one.looked ? kNear : kFar) * best;
     try {
-      if (open.bound() == kInfinity || open.bound() > limit || least > far) {
-        if (open.bound() == kInfinity) add_unfit(open);
-        return close(open);
-      }
+      if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
       if (open.refine(best)) return push(open.bound(), std::move(one));
       std::vector<Finalist> found =
           open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
-      if (found.empty() && !one.looked && best == kInfinity) add_unfit(open);
       if (found.empty()) return close(open);
       double promised = kInfinity;
       for (Finalist& finalist : found) {
@@ -167,24 +163,6 @@ class BestFirst {
     shortlist_.climb(one.priced, one.devices);
   }
 
-  /// What nothing fits of, on these devices and on fewer, where it does not matter which they are.
-  void add_unfit(const OpenCase& open) {
-    const auto* const chain = dynamic_cast<const ChainCase*>(&open);
-    if (chain == nullptr || !equal_places_) return;
-    for (const ScheduleRow* schedule : chain->schedules()) {
-      if (is_free(chain->what(), *schedule)) unfit_.insert(key_of(chain->what(), *schedule));
-    }
-  }
-  static bool is_free(const PlanCase& one, const ScheduleRow& schedule) {
-    return is_free_shape(schedule, one.in_flight.policy) && one.space.min_replicas == 1 && !one.space.aligned;
-  }
-  using Key =
-      std::tuple<const ScheduleRow*, RecomputeMode, bool, MemoryLimit, std::vector<int>, std::vector<int>>;
-  static Key key_of(const PlanCase& one, const ScheduleRow& schedule) {
-    return {&schedule,         one.in_flight.recompute, one.in_flight.sharded,
-            one.devices.limit, one.order.layers,        one.batch.sizes};
-  }
-
   void close(const OpenCase& open) {
     closed_ = std::min(closed_, open.proven());
     if (!refusal_) refusal_ = open.refusal();
@@ -226,14 +204,12 @@ class BestFirst {
     if (places_stages(one.schedule)) {
       any_placed_ = true;
     } else if (!one.fresh) {
-      if (merged_[at(one.search)] != nullptr) merged_[at(one.search)]->add(one.schedule);
+      merged_[at(one.search)]->add(one.schedule);
       return;
     }
     one.space.stop = stop_;
     const bool chain = !places_stages(one.schedule);
     if (chain && one.search == 0) merged_.clear();
-    if (chain && is_free(one, one.schedule) && unfit_.contains(key_of(one, one.schedule)))
-      return merged_.push_back(nullptr);
     for (std::unique_ptr<OpenCase>& open : open_cases(part, std::move(one))) {
       if (chain) merged_.push_back(static_cast<ChainCase*>(open.get()));
       const double bound = open->bound();
@@ -359,8 +335,7 @@ class BestFirst {
   std::list<MachinePart> parts_;
   Queue open_;
   std::int64_t next_ = 0;
-  std::vector<ChainCase*> merged_;  ///< PlanCase::search; null: unfit
-  std::set<Key> unfit_;
+  std::vector<ChainCase*> merged_;  ///< PlanCase::search
   bool equal_places_;
   int least_part_ = 0, devices_ = all_;
   double work_ = kInfinity;    ///< seconds of compute of all micro-batches at the least, on one device

@@ -82,17 +82,12 @@ Partition straight(const ChainCost& cost, SearchSpace space, double most) {
   return search_least_load(space, cost, &cost, most - cost.base()).partition;
 }
 
-/// Whether some objective is within `below`, by a bound of the memory; of balanced ones that of the best
-/// without replicas.
-bool comes_within(double below, Depth depth, const SearchCase& what, const SearchSpace& space, Costs& costs) {
+/// Whether some objective is within `below`, by a bound of the memory.
+bool comes_within(double below, const SearchCase& what, const SearchSpace& space, Costs& costs) {
   if (below == kInfinity) return true;
   const ChainCost& cost = costs.objective();
   if (!test_bottleneck(space, cost, below - cost.base()).feasible()) return false;
   if (!what.synchronous) return true;
-  if (depth == Depth::balanced) {
-    const Partition alone = straight(cost, space, kInfinity);
-    return !alone.empty() && objective_of(alone, space.layers, cost) <= below;
-  }
   const auto test = [&](double limit) { return test_labels(space, cost, nullptr, limit); };
   return point_within(below, cost.base(), test).feasible();
 }
@@ -130,19 +125,6 @@ void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, 
         optima(less, space, objective_cost(less, space), trusted(what, space, below));
     peak = add_fitting(less, found, Origin::less_memory, collector);
     if (peak == 0) return;
-  }
-}
-
-/// Half the bandwidth again and again, until one device does best.
-void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  constexpr int kSlowerLinks = 4;
-  if (what.memory.limited() && kSlowerLinks * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kSlowerLinks && what.links.messages.bandwidth.value > 0; ++i) {
-    for (Link* link : {&what.links.messages, &what.links.sums})
-      for (BytesPerSecond* rate : {&link->bandwidth, &link->beyond}) rate->value /= 2;
-    const std::vector<Partition> found = optima(what, space, objective_cost(what, space));
-    add_fitting(what, found, Origin::slower_links, collector);
-    if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
@@ -245,14 +227,12 @@ const ChainCost& Costs::bound() {
 }
 
 std::vector<Candidate> find_candidates(const SearchCase& what, const SearchSpace& space, Costs& costs,
-                                       const Partition& least, double below, Depth depth) {
-  if (!comes_within(below, depth, what, space, costs)) return {};
+                                       const Partition& least, double below) {
+  if (!comes_within(below, what, space, costs)) return {};
   Collector collector(what, costs);
-  if (depth == Depth::points) {
-    add_fitting(what, optima(what, space, costs.objective(), below), Origin::points, collector);
-    if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
-  }
+  add_fitting(what, optima(what, space, costs.objective(), below), Origin::points, collector);
   if (!space.aligned) {  // one of many such spaces, whose plans are long
+    add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
     const Partition alone = straight(costs.objective(), space, below);
     add_fitting(what, {alone}, Origin::straight, collector);
     add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
@@ -270,7 +250,6 @@ std::vector<Candidate> find_misjudged(const SearchCase& what, const SearchSpace&
   if (is_small(space.layers, space.devices))
     add_fitting(what, close_partitions(space, best, below, costs), Origin::near_optima, collector);
   if (what.memory.limited()) inherit_from_less_memory(what, space, best, below, collector);
-  inherit_from_slower_links(what, space, collector);
   return std::move(collector).found();
 }
 

@@ -52,14 +52,10 @@ class Costs {
 /// or update, of steady steps.
 double order_free_bound(const SearchCase& what, const SearchSpace& space);
 
-/// `balanced`: only the partitions with the least bottleneck, for schedules that place many stages: those are
-/// improved by simulation anyway.
-enum class Depth { points, balanced };
-
 /// Partitions that keep to the memory limit; none when no objective is within `below`. `least`: the plan of the
 /// bound, if it is known.
 std::vector<Candidate> find_candidates(const SearchCase& what, const SearchSpace& space, Costs& costs,
-                                       const Partition& least, double below, Depth depth = Depth::points);
+                                       const Partition& least, double below);
 
 /// What the objective may have misjudged: what is near its optimum, where the space is small; what less memory
 /// and slower links would have given. Nothing whose bound is above `best`; no pains over what is estimated

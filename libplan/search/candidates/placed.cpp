@@ -123,13 +123,6 @@ bool others_compete(const PlanRequest& request) {
                              [](const ScheduleRow* row) { return !places_stages(*row); });
 }
 
-/// Whether a step has more operations than are simulated on so many devices: a forward and both halves of a
-/// backward of every stage.
-bool is_too_long(const PlanCase& one, int stages) {
-  return is_large(one.chain.size(), static_cast<int>(one.devices.positions.size())) &&
-         std::int64_t{3} * stages * one.batch.micro_batches > kPlacedOperationsLarge;
-}
-
 }  // namespace
 
 std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
@@ -184,7 +177,7 @@ bool PlacedCase::refine(double best) {
     least_ = {faster.partition, faster.feasible() ? kInfinity : faster.next, 1};
   // Where nothing fits and no other schedule says what is short, a simulated attempt does.
   refuted_ = !faster.feasible();
-  looked_ = fits ? compete && is_too_long(*one_, space_.devices) : compete || least_.value < kInfinity;
+  looked_ = !fits && (compete || least_.value < kInfinity);
   // Plans keep to the case's order. Where orders are free, what is proven is of all.
   if (!part_.free_order) proven_ = std::max(bound_, least_.value);
   if (fits || looked_) bound_ = std::max(bound_, least_.value);
@@ -218,9 +211,8 @@ std::vector<Finalist> PlacedCase::next(const Worth& worth) {
   const SearchCase what = search_case(*one_, unlimited, part_.cluster, part_.request);
   Costs costs(what, space_);
   std::vector<Candidate> candidates;
-  if (variant_.chunks <= 2)  // of more, equal stages are as good a start
-    candidates = find_candidates(what, space_, costs, {}, kInfinity,
-                                 space_.devices <= kSearchedInFull ? Depth::points : Depth::balanced);
+  if (variant_.chunks <= 2 && space_.devices <= kSearchedInFull)  // of more, equal stages are as good a start
+    candidates = find_candidates(what, space_, costs, {}, kInfinity);
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
   candidates.resize(std::min(candidates.size(), kStarts));
   if (is_limited(one_->devices.limit) && !least_.partition.empty())
