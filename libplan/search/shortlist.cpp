@@ -311,9 +311,10 @@ void Shortlist::climb(std::size_t start, int devices) {
   // What one search finds is alike, and leads to the same neighbours: each has a part of its own.
   const std::int64_t parts = before.placed ? 2 : 6;
   const RecomputeMode mode = std::get<RecomputeMode>(shape(before));
-  std::int64_t& left = climbs_.try_emplace({before.schedule, {}, 0, {}}, most).first->second;
+  const int machine = before.placed ? 0 : devices;
+  std::int64_t& left = climbs_.try_emplace({before.schedule, machine, {}, 0, {}}, most).first->second;
   std::int64_t& part =
-      climbs_.try_emplace({before.schedule, mode, before.micro_batches, before.origin}, most / parts)
+      climbs_.try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, most / parts)
           .first->second;
   std::int64_t operations = std::min(left, part);
   if (operations <= 0 || !tried_.insert(shape(before)).second) return;

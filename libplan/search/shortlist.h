@@ -110,8 +110,9 @@ class Shortlist {
   std::set<Shape> tried_;  ///< by climb()
   std::map<std::tuple<const ScheduleRow*, RecomputeMode, int, int, int, bool>, std::size_t>
       counts_;  ///< by takes()
-  std::map<std::tuple<const ScheduleRow*, RecomputeMode, int, Origin>, std::int64_t>
-      climbs_;  ///< operations that are left to a schedule (0 micro-batches), and to what one search found
+  std::map<std::tuple<const ScheduleRow*, int, RecomputeMode, int, Origin>, std::int64_t>
+      climbs_;  ///< operations that are left to a schedule on a part of the machine (0 micro-batches), and to
+                ///< what one search found
   std::map<std::tuple<const ScheduleRow*, RecomputeMode, Shard, int, int, int, int>, std::vector<int>>
       orders_;  ///< of the first
   std::vector<Finalist> priced_;

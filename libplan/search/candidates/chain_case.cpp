@@ -85,6 +85,30 @@ void ChainCase::prove_any_order(double enough) {
   part_.any_order = std::min(part_.any_order, proven_);
 }
 
+MachinePart::Alike ChainCase::alike(bool listed, bool in_every_order) const {
+  MachinePart::Alike alike{one_.in_flight.recompute, one_.in_flight.sharded,
+                           one_.space.min_replicas == one_.space.max_replicas, listed};
+  if (in_every_order) alike.search = one_.search, alike.sizes = one_.batch.sizes;
+  return alike;
+}
+
+double ChainCase::below(double worth, bool listed) const {
+  if (is_small(one_.chain.size(), part_.devices())) return worth;
+  for (const bool in_every_order : {false, true}) {
+    const auto least = part_.objectives.find(alike(listed, in_every_order));
+    if (least != part_.objectives.end())
+      worth = std::min(worth, (in_every_order ? 1 - kRounding : kNear) * least->second);
+  }
+  return worth;
+}
+
+void ChainCase::include(double objective, bool listed) {
+  for (const bool in_every_order : {false, true}) {
+    double& least = part_.objectives.try_emplace(alike(listed, in_every_order), kInfinity).first->second;
+    least = std::min(least, objective);
+  }
+}
+
 std::vector<Finalist> ChainCase::next(const Worth& worth) {
   if (looked_ == Looked::everywhere) return {};
   if (looked_ == Looked::at_points) {
@@ -98,12 +122,14 @@ std::vector<Finalist> ChainCase::next(const Worth& worth) {
   std::vector<Finalist> found;
   if (least_.feasible() || bound_ <= worth.bound) {
     const Partition bound_plan = one_.space.aligned ? Partition() : least_.partition;
-    found = finalists(find_candidates(what_, one_.space, costs_, bound_plan, worth.flat));
+    found = finalists(find_candidates(what_, one_.space, costs_, bound_plan, below(worth.flat, false)));
+    for (const Finalist& finalist : found) include(finalist.estimate, false);
   }
   if (one_.space.aligned) return found;
   for (const auto& [partition, devices, estimate] :
-       ordered_candidates(one_, part_.cluster, part_.request, part_.lists, worth.listed)) {
+       ordered_candidates(one_, part_.cluster, part_.request, part_.lists, below(worth.listed, true))) {
     add(found, {partition, estimate, bound_, Origin::device_list}, devices);
+    include(estimate, true);
   }
   return found;
 }

@@ -24,6 +24,11 @@ class ChainCase : public OpenCase {
   void refine_fully(double best);
   /// What no layer order of the whole machine undercuts, if that is below `enough`.
   void prove_any_order(double enough);
+  MachinePart::Alike alike(bool listed, bool in_every_order) const;
+  /// The largest objective that is worth a search, on a list of the devices or not; `worth`: the same of a
+  /// plan.
+  double below(double worth, bool listed) const;
+  void include(double objective, bool listed);
   /// Under each schedule, on the devices that the request's placement gives it.
   void add(std::vector<Finalist>& found, const Candidate& candidate, std::vector<int> devices) const;
   std::vector<Finalist> finalists(const std::vector<Candidate>& candidates) const;

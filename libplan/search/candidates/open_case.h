@@ -31,6 +31,17 @@ struct MachinePart {
   double any_order = std::numeric_limits<double>::infinity();  ///< the least that is proven of a case over it
   int devices() const { return static_cast<int>(cluster.devices.size()); }
 
+  /// Searches whose objectives compare: with one way to save memory, over equal replicas or any, on devices
+  /// that are alike or on lists of them. With sizes of micro-batches, and PlanCase::search: those that every
+  /// layer order has.
+  struct Alike {
+    RecomputeMode recompute = RecomputeMode::never;
+    bool sharded = false, equal_replicas = false, listed = false;
+    int search = -1;
+    std::vector<int> sizes{};
+    auto operator<=>(const Alike&) const = default;
+  };
+  std::map<Alike, double> objectives{};  ///< the least so far
   /// even_partitions() of a chain into as many stages; what keeps the chain.
   std::map<std::pair<const Chain*, int>, std::pair<std::shared_ptr<const void>, std::vector<Partition>>>
       even_stages{};
