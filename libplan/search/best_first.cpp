@@ -191,7 +191,8 @@ class BestFirst {
 
   void add_part(int devices) {
     least_part_ = devices;
-    MachinePart& part = parts_.emplace_back(first_devices(cluster_, devices), graph_, request_, devices == all_);
+    MachinePart& part =
+        parts_.emplace_back(first_devices(cluster_, devices), graph_, request_, devices == all_);
     part.for_each_case(profile_, [&](PlanCase one) {
       if (devices == all_) count(one);
       work_ = std::min(work_, all_work(one));

@@ -126,9 +126,7 @@ double Shortlist::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
-bool Shortlist::is_full() const {
-  return steps_.size() > std::min(kListed, at(std::max(0, request_.top)));
-}
+bool Shortlist::is_full() const { return steps_.size() > std::min(kListed, at(std::max(0, request_.top))); }
 
 double Shortlist::far() const { return kFar * best(); }
 
@@ -293,13 +291,10 @@ double Shortlist::best_of(const ScheduleRow& schedule) const {
 
 Shortlist::Shape Shortlist::shape(const Finalist& finalist) {
   const bool again = finalist.placed || recomputed_layers(finalist.again, finalist.assignment) > 0;
-  return {finalist.schedule,
-          again ? finalist.recompute : RecomputeMode::never,
-          finalist.shard,
-          finalist.pipelines,
-          stage_layers(finalist.partition, finalist.order),
-          replicas_of(finalist.partition),
-          finalist.micro_batches};
+  return {
+      finalist.schedule,     again ? finalist.recompute : RecomputeMode::never, finalist.shard,
+      finalist.pipelines,    stage_layers(finalist.partition, finalist.order),  replicas_of(finalist.partition),
+      finalist.micro_batches};
 }
 
 void Shortlist::climb(std::size_t start, int devices) {

@@ -104,7 +104,7 @@ class Shortlist {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   OptimizerCost optimizer_;
-  double spread_ = 1;  ///< the fastest device, of the slowest
+  double spread_ = 1;                  ///< the fastest device, of the slowest
   std::map<int, PricedModel> models_;  ///< by micro-batches
   std::set<Identity> known_;
   std::set<Shape> tried_;  ///< by climb()

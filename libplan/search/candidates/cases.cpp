@@ -200,7 +200,8 @@ class OrderedModel {
   const Chain* any_order(WeightPolicy policy, bool split_backward) {
     if (lattice_ == nullptr) return nullptr;
     return &get(any_orders_[{split_backward, updates_faster(policy)}],
-                split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy, lattice_);
+                split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy,
+                lattice_);
   }
 
  private:
@@ -279,8 +280,8 @@ void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGra
   for_each_priced(profile, cluster, request, [&](const std::shared_ptr<const PricedCase>& priced) {
     const Lattice* first = lattice;
     for (LinearOrder& order : orders_of(graph, request, priced->model)) {
-      const auto ordered = std::make_shared<OrderedModel>(priced, graph, std::move(order),
-                                                          std::exchange(first, nullptr));
+      const auto ordered =
+          std::make_shared<OrderedModel>(priced, graph, std::move(order), std::exchange(first, nullptr));
       visit_schedules(ordered, graph, request, visit);
     }
   });

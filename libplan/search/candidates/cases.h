@@ -32,8 +32,8 @@ struct PlanCase : SearchPart {
 };
 
 /// In a fixed order: device sets, micro-batch counts, layer orders, schedules. A `lattice` must outlive them.
-/// Throws pp::Error (usage) when a micro-batch size cannot be priced, and the refusal of the schedules when none
-/// takes the micro-batches.
+/// Throws pp::Error (usage) when a micro-batch size cannot be priced, and the refusal of the schedules when
+/// none takes the micro-batches.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit,
                    const Lattice* lattice = nullptr);

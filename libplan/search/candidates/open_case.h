@@ -24,10 +24,10 @@ struct MachinePart {
   const PlanGraph& graph;
   const PlanRequest& request;
   DeviceLists lists;
-  bool whole;                         ///< all devices of the machine
-  bool free_order;                    ///< plans may have other layer orders than the cases: local moves leave theirs
-  std::vector<int> first_order{};     ///< of the layers
-  std::optional<Lattice> lattice{};   ///< of layers with many orders, of the whole machine
+  bool whole;       ///< all devices of the machine
+  bool free_order;  ///< plans may have other layer orders than the cases: local moves leave theirs
+  std::vector<int> first_order{};    ///< of the layers
+  std::optional<Lattice> lattice{};  ///< of layers with many orders, of the whole machine
   double any_order = std::numeric_limits<double>::infinity();  ///< the least that is proven of a case over it
   int devices() const { return static_cast<int>(cluster.devices.size()); }
 

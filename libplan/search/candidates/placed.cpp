@@ -103,7 +103,8 @@ std::vector<int> chunk_counts(const PlanCase& one, const PlanRequest& request, i
     }
   } else {
     counts.push_back(2);
-    for (int count = 3; first_order && workers > 1 && count <= std::min(kEvery, most); ++count) counts.push_back(count);
+    for (int count = 3; first_order && workers > 1 && count <= std::min(kEvery, most); ++count)
+      counts.push_back(count);
   }
   return counts;
 }
@@ -232,7 +233,8 @@ std::vector<Finalist> PlacedCase::next(const Worth& worth) {
 /// Those that are not among the candidates yet.
 void PlacedCase::add_even_stages(Costs& costs, std::vector<Candidate>& candidates) {
   auto& [owner, partitions] = part_.even_stages[{&one_->chain, space_.exact_stages}];
-  if (!std::exchange(owner, one_->owner)) partitions = even_partitions(space_, space_.exact_stages, one_->chain);
+  if (!std::exchange(owner, one_->owner))
+    partitions = even_partitions(space_, space_.exact_stages, one_->chain);
   for (const Partition& partition : partitions) {
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
     if (std::ranges::any_of(candidates, same)) continue;
