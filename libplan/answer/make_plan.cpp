@@ -81,33 +81,17 @@ auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, 
   return std::get<0>(std::move(whole));
 }
 
-/// What plans of the profile say of its estimate.
-void tell(Plan& plan, const Profile& profile) {
-  plan.context_degree = profile.context_parallel.degree;
-  plan.training.products = profile.products;
-}
-void tell(RankedPlans& plans, const Profile& profile) {
-  tell(plans.best, profile);
-  for (Plan& other : plans.others) tell(other, profile);
-}
-
-template <class Found>
-std::variant<Found, NoPlan> told(std::variant<Found, NoPlan> found, const Profile& profile) {
-  if (auto* plans = std::get_if<Found>(&found)) tell(*plans, profile);
-  return found;
-}
-
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const Profile& profile, const Cluster& cluster,
                                          const PlanRequest& request) {
-  const auto find = [](const Profile& of, const auto&... with) { return told(find_plan(of, with...), of); };
+  const auto find = [](const auto&... of) { return find_plan(of...); };
   return found_by(find, profile, cluster, request);
 }
 
 std::variant<RankedPlans, Infeasible> make_plans(const Profile& profile, const Cluster& cluster,
                                                  const PlanRequest& request) {
-  const auto find = [](const Profile& of, const auto&... with) { return told(find_plans(of, with...), of); };
+  const auto find = [](const auto&... of) { return find_plans(of...); };
   return found_by(find, profile, cluster, request);
 }
 

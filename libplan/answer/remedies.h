@@ -10,8 +10,8 @@
 
 #include "libplan/plan/plan.h"
 #include "libplan/request/plan_request.h"
+#include "libplan/search/best_first.h"
 #include "libplan/search/candidates/cases.h"
-#include "libplan/search/passes.h"
 
 namespace pp::plan {
 

@@ -13,7 +13,7 @@
 #include "libplan/report/throughput.h"
 #include "libplan/request/machine.h"
 #include "libplan/request/request.h"
-#include "libplan/search/candidates/collect_candidates.h"
+#include "libplan/search/candidates/open_case.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/text.h"
 
@@ -180,9 +180,8 @@ std::optional<Seconds> step_with_recompute(const Plan& plan, const Profile& prof
     return std::nullopt;
   auto [roomy, free] = without_limits(cluster, request);
   free.all_reduce_overlap = all_reduce_overlap(cluster, request);
-  const Collected least =
-      collect_candidates(profile, roomy, planned_graph(profile, request), free, {}, Depth::bound);
-  if (least.floor > kWorthSaying * plan.predicted.step.count()) return std::nullopt;
+  const double fast = kWorthSaying * plan.predicted.step.count();
+  if (least_bound(profile, roomy, planned_graph(profile, request), free, fast) > fast) return std::nullopt;
   PlanRequest again = request;
   again.recompute = RecomputeMode::automatic;
   const std::optional<Plan> best = faster_plan(plan, profile, cluster, again, kWorthSaying);

@@ -46,7 +46,6 @@ std::string_view text_of(Origin origin) {
     case Origin::straight: return "pipelines without replicas";
     case Origin::anything: return "a search for whatever fits";
     case Origin::less_memory: return "a search within less memory";
-    case Origin::slower_links: return "a search with slower links";
     case Origin::near_optima: return "a look at what is near the best objective";
     case Origin::device_list: return "a search over a list of the devices";
   }

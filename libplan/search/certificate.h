@@ -1,7 +1,7 @@
 // What a search promises about its best plan.
 #pragma once
 
-#include "libplan/search/passes.h"
+#include "libplan/search/best_first.h"
 
 namespace pp::plan {
 

@@ -11,8 +11,8 @@
 #include "libplan/plan/programs.h"
 #include "libplan/request/request.h"
 #include "libplan/schedule/closed_forms.h"
+#include "libplan/search/best_first.h"
 #include "libplan/search/certificate.h"
-#include "libplan/search/passes.h"
 #include "libprofile/core/index.h"
 
 namespace pp::plan {
@@ -168,10 +168,12 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
                    .autocast = profile.autocast,
                    .optimizer = request.optimizer,
                    .precision = profile.autocast ? Precision::autocast : request.precision,
-                   .kernels = effective(profile.kernels)};
+                   .kernels = effective(profile.kernels),
+                   .products = profile.products};
   plan.devices = cluster.devices;
   plan.levels = cluster.levels;
   plan.tensor_degree = profile.tensor_degree;
+  plan.context_degree = profile.context_parallel.degree;
   plan.peak_flops_per_s = profile.device.peak_flops_per_s;
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "libplan/cost/constants.h"
 #include "libplan/price/simulated.h"
 #include "libplan/request/plan_request.h"
 #include "libplan/schedule/closed_forms.h"
@@ -22,23 +23,14 @@ constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut 
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
-constexpr std::size_t kAtOnce = 8;  ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kImprovedFinalists =
-    200'000;                                      ///< operations simulated per machine for local improvement
-constexpr std::int64_t kImprovedSmall = 500'000;  ///< the same of small models
+constexpr std::size_t kAtOnce = 8;                  ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kClimbed = 400'000;          ///< operations simulated by the climbs of one schedule
+constexpr std::int64_t kClimbedSmall = 1'000'000;   ///< the same of small models
+constexpr std::int64_t kClimbedPlaced = 2'000'000;  ///< of one that places its stages
 constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
-constexpr double kFar = 1.25;       ///< Shortlist::far(), relative to the best
-constexpr double kOutclassed =
-    1.6;                        ///< a smaller machine whose best is this much slower is not worth local moves
-constexpr double kTie = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
+constexpr double kAgain = 4. / 3;   ///< what running all again costs, backward being about twice a forward
 
-/// Cheap ones first, so that the expensive ones are measured against them.
-int effort(const Finalist& finalist) {
-  if (!finalist.placed) return 0;
-  return finalist.schedule->generate != nullptr ? 1 : 2;
-}
-
-/// How many of a schedule are priced.
+/// How many like it are priced, from one search.
 std::size_t most_of(const Finalist& finalist) {
   if (!finalist.placed) return kSimulated;
   return finalist.schedule->rules == RuleSet::swapped ? kSwapped : kPlaced;
@@ -112,6 +104,8 @@ Shortlist::Shortlist(const Profile& profile, const Cluster& cluster, const PlanG
       graph_(graph),
       request_(request),
       optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio, request.precision)) {
+  const auto [slowest, fastest] = std::ranges::minmax(cluster.devices, {}, &Device::speed);
+  spread_ = fastest.speed / slowest.speed;
 }
 
 Shortlist::Identity Shortlist::identity(const Finalist& finalist) {
@@ -132,7 +126,21 @@ double Shortlist::best_step(std::size_t place) const {
   return *std::next(steps_.begin(), static_cast<std::ptrdiff_t>(place) - 1);
 }
 
+bool Shortlist::is_full() const { return steps_.size() > std::min(kListed, at(std::max(0, request_.top))); }
+
 double Shortlist::far() const { return kFar * best(); }
+
+double Shortlist::far(const Finalist& finalist) const {
+  if (!finalist.placed) return far();
+  return (finalist.recompute == RecomputeMode::automatic ? kAgain : 1) * spread_ * far();
+}
+
+double Shortlist::worth(int devices, bool listed) const {
+  const double far = is_small(graph_.size(), devices) ? kFar : kNear;  // small models are searched in full
+  // Where links differ, the objective on devices that are alike takes the slowest for all and may be above
+  // every step.
+  return best() == kInfinity ? kInfinity : far * (listed ? best() : std::max(best(), flat_objective_));
+}
 
 bool Shortlist::is_hopeless(const Finalist& finalist) const {
   if (finalist.placed) return finalist.bound > best() * (1 + kTie);
@@ -154,43 +162,44 @@ bool Shortlist::can_afford(const Finalist& finalist) {
   return true;
 }
 
-void Shortlist::add(std::vector<Finalist> finalists) {
-  std::vector<Finalist> chosen = choose(std::move(finalists));
-  const std::span<Finalist> all(chosen);
-  std::size_t count = 0;
-  for (std::size_t begin = 0; begin < all.size() && !stops(all[begin].workers()); begin += count) {
-    count = at_once(all.subspan(begin), cluster_);
-    price(all.subspan(begin, count));
+bool Shortlist::takes(const Finalist& finalist, int devices, bool misjudged) {
+  // Estimates do not know what pipelines side by side and stages of one worker save, so each number of them has
+  // places of its own; data parallelism is priced at every width.
+  const int chunks = finalist.placed ? static_cast<int>(finalist.partition.size()) : 0;
+  std::size_t& count =
+      counts_[{finalist.schedule, finalist.recompute, finalist.pipelines, chunks, devices, misjudged}];
+  if (count >= most_of(finalist) && finalist.partition.size() != 1) return false;
+  if (is_too_long(finalist)) {
+    endless_ = finalist.schedule->name;
+    return false;
   }
+  if (!is_small(graph_.size(), devices)) {  // of other layer orders only what estimates less
+    const auto first = orders_
+                           .try_emplace({finalist.schedule, finalist.recompute, finalist.shard,
+                                         finalist.micro_batches, finalist.pipelines, chunks, devices},
+                                        finalist.order)
+                           .first;
+    if (first->second != finalist.order) return false;
+  }
+  const bool listed = finalist.origin == Origin::device_list;
+  if (!finalist.placed && finalist.partition.size() > 1 && finalist.estimate > worth(devices, listed))
+    return false;
+  if (is_hopeless(finalist) || !known_.insert(identity(finalist)).second) return false;
+  ++count;
+  ++candidates_;
+  return true;
 }
 
-std::vector<Finalist> Shortlist::choose(std::vector<Finalist> finalists) {
-  std::ranges::stable_sort(finalists, {}, [](const Finalist& finalist) {
-    return std::tuple(effort(finalist), finalist.estimate, finalist.workers());
-  });
-  // Estimates do not know what pipelines side by side save, so each number of them has places of its own.
-  std::map<std::tuple<const ScheduleRow*, RecomputeMode, int>, std::size_t> counts;
-  std::vector<Finalist> chosen;
-  for (Finalist& finalist : finalists) {
-    const bool baseline = finalist.partition.size() == 1;  // data parallelism at every width
-    std::size_t& count = counts[{finalist.schedule, finalist.recompute, finalist.pipelines}];
-    if (count >= most_of(finalist) && !baseline) continue;
-    if (is_too_long(finalist)) {
-      endless_ = finalist.schedule->name;
-      continue;
-    }
-    if (!known_.insert(identity(finalist)).second) continue;
-    ++count;
-    ++candidates_;
-    chosen.push_back(std::move(finalist));
-  }
-  return chosen;
+std::size_t Shortlist::price_some(std::span<Finalist> finalists) {
+  const std::size_t count = at_once(finalists, cluster_);
+  price(finalists.subspan(0, count));
+  return count;
 }
 
 void Shortlist::price(std::span<Finalist> finalists) {
   std::vector<Finalist*> promising;
   for (Finalist& finalist : finalists) {
-    if (is_hopeless(finalist) || !can_afford(finalist)) continue;
+    if (is_hopeless(finalist) || !can_afford(finalist)) continue;  // by now
     promising.push_back(&finalist);
     if (models_.contains(finalist.micro_batches)) continue;
     const CurveOptions curve{request_.extrapolate, request_.linear_batch};
@@ -209,9 +218,7 @@ void Shortlist::price(std::span<Finalist> finalists) {
 bool Shortlist::price(Finalist& finalist) const {
   const PricingContext context = context_of(finalist);
   if (finalist.placed) {
-    const bool large = is_large(graph_.size(), static_cast<int>(cluster_.devices.size()));
-    const double worth = large ? kNear * best() : std::numeric_limits<double>::infinity();
-    return settle_placed(finalist, context, request_, best_of(*finalist.schedule), worth);
+    return price_placed(finalist, context, request_, far(finalist));
   }
   simulate(finalist, context);
   if (finalist.endless) shorten(finalist, context);
@@ -256,29 +263,25 @@ void Shortlist::keep(Finalist finalist) {
     short_by_ = finalist.short_by;
     short_schedule_ = finalist.schedule->name;
   }
-  if (finalist.short_by > Bytes(0)) return;
+  if (finalist.short_by > Bytes(0)) {
+    if (finalist.placed) priced_.push_back(std::move(finalist));
+    return;
+  }
+  if (!finalist.placed && finalist.origin != Origin::device_list)
+    flat_objective_ = std::min(flat_objective_, finalist.estimate);
   const double step = finalist.ranked_step();
   steps_.insert(step);
   double& best = best_.try_emplace(finalist.schedule, step).first->second;
   best = std::min(best, step);
-  kept_.push_back(std::move(finalist));
+  priced_.push_back(std::move(finalist));
 }
 
 bool Shortlist::stops(int devices) {
   const bool priced = operations_ > 0 || placed_operations_ > 0;
   if (!priced || cut_short_) return cut_short_;  // the most promising are priced in any case
   SearchProgress progress{devices, {}};
-  if (!kept_.empty()) progress.best = Seconds(best());
+  if (best() < kInfinity) progress.best = Seconds(best());
   return cut_short_ = !goes_on(request_, progress);
-}
-
-double Shortlist::best_near(const ScheduleRow& schedule, int devices) const {
-  double best = kOutclassed * best_of(schedule);
-  for (const Finalist& finalist : kept_) {
-    if (finalist.schedule == &schedule && finalist.workers() <= devices)
-      best = std::min(best, finalist.ranked_step());
-  }
-  return best;
 }
 
 double Shortlist::best_of(const ScheduleRow& schedule) const {
@@ -287,47 +290,44 @@ double Shortlist::best_of(const ScheduleRow& schedule) const {
 }
 
 Shortlist::Shape Shortlist::shape(const Finalist& finalist) {
-  return {finalist.schedule, finalist.shard, finalist.assignment.stage_layers, replicas_of(finalist.partition),
-          finalist.micro_batches};
+  const bool again = finalist.placed || recomputed_layers(finalist.again, finalist.assignment) > 0;
+  return {
+      finalist.schedule,     again ? finalist.recompute : RecomputeMode::never, finalist.shard,
+      finalist.pipelines,    stage_layers(finalist.partition, finalist.order),  replicas_of(finalist.partition),
+      finalist.micro_batches};
 }
 
-void Shortlist::improve(int devices) {
-  std::vector<const ScheduleRow*> schedules;
-  for (const Finalist& finalist : kept_) {
-    if (!finalist.placed && std::ranges::count(schedules, finalist.schedule) == 0)
-      schedules.push_back(finalist.schedule);
-  }
-  for (const ScheduleRow* schedule : schedules) improve(*schedule, devices);
-}
-
-void Shortlist::improve(const ScheduleRow& schedule, int devices) {
-  const double far = kFar * best_near(schedule, devices), alone = best_of(schedule);
-  std::vector<std::size_t> starts;  // of kept_, which grows
-  for (std::size_t i = 0; i < kept_.size(); ++i) {
-    const Finalist& finalist = kept_[i];
-    if (finalist.schedule == &schedule && finalist.workers() <= devices &&
-        finalist.prediction.step.count() <= far && finalist.bound <= alone && !tried_.contains(shape(finalist)))
-      starts.push_back(i);
-  }
-  // Of equal ones first those that could still become the fastest.
-  std::ranges::sort(starts, [&](std::size_t i, std::size_t j) {
-    const Finalist &a = kept_[i], &b = kept_[j];
-    if (a.ranked_step() != b.ranked_step() || a.bound == b.bound) return ranks_before(a, b);
-    return a.bound < b.bound;
-  });
-  std::int64_t operations = is_small(graph_.size(), devices) ? kImprovedSmall : kImprovedFinalists;
-  for (const std::size_t start : starts) {
-    if (operations <= 0 || stops(devices)) break;
-    if (!tried_.insert(shape(kept_[start])).second) continue;
-    Finalist finalist = kept_[start];
-    const double before = finalist.ranked_step();
+void Shortlist::climb(std::size_t start, int devices) {
+  const Finalist& before = priced_[start];
+  if (before.prediction.step.count() > far(before) || before.bound > best_of(*before.schedule)) return;
+  const std::int64_t most = before.placed                      ? kClimbedPlaced
+                            : is_small(graph_.size(), devices) ? kClimbedSmall
+                                                               : kClimbed;
+  // What one search finds is alike, and leads to the same neighbours: each has a part of its own.
+  const std::int64_t parts = before.placed ? 2 : 6;
+  const RecomputeMode mode = std::get<RecomputeMode>(shape(before));
+  const int machine = before.placed ? 0 : devices;
+  std::int64_t& left = climbs_.try_emplace({before.schedule, machine, {}, 0, {}}, most).first->second;
+  std::int64_t& part =
+      climbs_.try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, most / parts)
+          .first->second;
+  std::int64_t operations = std::min(left, part);
+  if (operations <= 0 || !tried_.insert(shape(before)).second) return;
+  const std::int64_t given = operations;
+  Finalist finalist = before;
+  if (finalist.placed)
+    improve_placed(finalist, context_of(finalist), request_, operations);
+  else
     improve_stages(finalist, context_of(finalist), request_, devices, operations);
-    if (finalist.ranked_step() >= before || !known_.insert(identity(finalist)).second) continue;
-    tried_.insert(shape(finalist));
-    finalist.improved = true;
-    ++improved_;
-    keep(std::move(finalist));
-  }
+  left -= given - operations, part -= given - operations;
+  const bool fits = before.short_by <= Bytes(0);
+  if (finalist.short_by > Bytes(0) || (fits && finalist.ranked_step() >= before.ranked_step())) return;
+  // Programs, and what runs again, may be all that has changed.
+  if (!known_.insert(identity(finalist)).second && identity(finalist) != identity(before)) return;
+  tried_.insert(shape(finalist));
+  finalist.improved = true;
+  ++improved_;
+  keep(std::move(finalist));
 }
 
 PricingContext Shortlist::context_of(const Finalist& finalist) const {
@@ -340,12 +340,13 @@ PricingContext Shortlist::context_of(const Finalist& finalist) const {
 }
 
 std::vector<Finalist> Shortlist::ranked() && {
-  std::ranges::sort(kept_, ranks_before);
-  const auto same = std::ranges::unique(kept_, [](const Finalist& a, const Finalist& b) {
+  std::erase_if(priced_, [](const Finalist& finalist) { return finalist.short_by > Bytes(0); });
+  std::ranges::sort(priced_, ranks_before);
+  const auto same = std::ranges::unique(priced_, [](const Finalist& a, const Finalist& b) {
     return !ranks_before(a, b);  // two starts of a placed schedule that ended in one plan
   });
-  kept_.erase(same.begin(), same.end());
-  return std::move(kept_);
+  priced_.erase(same.begin(), same.end());
+  return std::move(priced_);
 }
 
 }  // namespace pp::plan

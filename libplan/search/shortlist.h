@@ -14,6 +14,10 @@
 
 namespace pp::plan {
 
+/// As kNear on small machines, and for plans whose neighbours are worth a look: objectives are not steps.
+constexpr double kFar = 1.25;
+constexpr double kTie = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
+
 class Shortlist {
  public:
   /// All must outlive it. `cluster` is the whole machine; a finalist may use a part of it.
@@ -21,21 +25,34 @@ class Shortlist {
 
   /// Seconds per step of the best finalist so far, by which plans are ranked; infinity: none.
   double best() const { return best_step(1); }
+  /// The largest objective, on so many devices and a list of them or not, with which a partition is worth
+  /// pricing.
+  double worth(int devices, bool listed) const;
   /// The same of each schedule that has one: each is searched as far as it would be alone.
   const std::map<const ScheduleRow*, double>& steps() const { return best_; }
+  /// Whether it has all alternatives that the request lists.
+  bool is_full() const;
   /// A plan this much slower does not become the best by local moves or a closer look.
   double far() const;
 
-  /// Prices finalists, the promising first. Left out: known ones, all but the best few by estimate of each
-  /// schedule, and those whose bound says that they cannot be among the plan and its listed alternatives
-  /// (placed ones: cannot be the plan). Windows that the request leaves open are widened for the links.
-  void add(std::vector<Finalist> finalists);
+  /// Whether a finalist from a search on so many devices is to be priced. Left out: known ones, all but the
+  /// first few of each schedule, those that are estimated far from the best, and those whose bound says that
+  /// they cannot be among the plan and its listed alternatives (placed ones: cannot be the plan). `misjudged`:
+  /// found by a search for what estimates misjudge.
+  bool takes(const Finalist& finalist, int devices, bool misjudged);
+  /// Prices the first few at the same time, against the same best, with windows widened for the links where the
+  /// request leaves them open; how many.
+  std::size_t price_some(std::span<Finalist> finalists);
+  /// Plans that were priced, in the order in which they were; those that do not fit are of schedules that place
+  /// their stages, and may fit when they are improved.
+  const std::vector<Finalist>& priced() const { return priced_; }
 
-  /// Improves plans on at most `devices` devices by local moves, those of one schedule after those of another,
-  /// best first, while operations are left: of every set of stages, replicas and micro-batches the best, once.
-  void improve(int devices);
+  /// Improves one of them by local moves on at most `devices` devices, while operations of its schedule are
+  /// left there: of every set of stages, replicas and micro-batches the first, once.
+  void climb(std::size_t start, int devices);
   int improved() const { return improved_; }
-  /// Whether the observer of the request has stopped add() or improve(), which have priced some by then.
+  /// Whether the observer of the request ends the search, which has priced some by then.
+  bool stops(int devices);
   bool cut_short() const { return cut_short_; }
 
   /// What the best attempt of a placed schedule lacks on one device.
@@ -54,22 +71,21 @@ class Shortlist {
   /// Schedule, recompute, shard, micro-batches, stages, replicas, windows, prefetch, devices.
   static Identity identity(const Finalist& finalist);
 
-  using Shape = std::tuple<const ScheduleRow*, Shard, std::vector<std::vector<int>>, std::vector<int>, int>;
-  /// Schedule, shard, stages, replicas, micro-batches.
+  using Shape = std::tuple<const ScheduleRow*, RecomputeMode, Shard, int, std::vector<std::vector<int>>,
+                           std::vector<int>, int>;
+  /// Schedule, recompute, shard, pipelines, stages, replicas, micro-batches.
   static Shape shape(const Finalist& finalist);
 
   double best_step(std::size_t place) const;
+  /// The same of one before it is improved: schedules that place their stages cut the layers as if devices were
+  /// equal, and `automatic` begins with all of them run again.
+  double far(const Finalist& finalist) const;
   /// Of the schedule's fastest finalist: each schedule is improved against its own, so that a list of schedules
   /// gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
-  /// The same on at most `devices` devices, as if the machine had no more, unless that is outclassed anyway.
-  double best_near(const ScheduleRow& schedule, int devices) const;
-  void improve(const ScheduleRow& schedule, int devices);
   bool is_hopeless(const Finalist& finalist) const;
   /// A placed one, while operations are left.
   bool can_afford(const Finalist& finalist);
-  /// Those that add() prices, in turn: not known, not too many of one schedule.
-  std::vector<Finalist> choose(std::vector<Finalist> finalists);
   /// Prices a few at the same time, against the same best.
   void price(std::span<Finalist> finalists);
   /// False: it has turned out too slow to be kept.
@@ -81,7 +97,6 @@ class Shortlist {
   /// Takes the windows that cover the links, where they are faster and fit.
   void widen(Finalist& finalist, const PricingContext& context) const;
   void keep(Finalist finalist);
-  bool stops(int devices);
   PricingContext context_of(const Finalist& finalist) const;
 
   const Profile& profile_;
@@ -89,17 +104,27 @@ class Shortlist {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   OptimizerCost optimizer_;
+  double spread_ = 1;                  ///< the fastest device, of the slowest
   std::map<int, PricedModel> models_;  ///< by micro-batches
   std::set<Identity> known_;
-  std::set<Shape> tried_;  ///< by improve()
-  std::vector<Finalist> kept_;
-  std::multiset<double> steps_;                ///< Finalist::ranked_step() of kept_
+  std::set<Shape> tried_;  ///< by climb()
+  std::map<std::tuple<const ScheduleRow*, RecomputeMode, int, int, int, bool>, std::size_t>
+      counts_;  ///< by takes()
+  std::map<std::tuple<const ScheduleRow*, int, RecomputeMode, int, Origin>, std::int64_t>
+      climbs_;  ///< operations that are left to a schedule on a part of the machine (0 micro-batches), and to
+                ///< what one search found
+  std::map<std::tuple<const ScheduleRow*, RecomputeMode, Shard, int, int, int, int>, std::vector<int>>
+      orders_;  ///< of the first
+  std::vector<Finalist> priced_;
+  std::set<double> steps_;                     ///< Finalist::ranked_step() of priced_
   std::map<const ScheduleRow*, double> best_;  ///< the least of each schedule
   std::optional<Bytes> short_by_;
   std::string_view short_schedule_;
   std::string_view endless_;
   std::int64_t placed_operations_ = 0;  ///< of the placed finalists that were priced, once each
   double operations_ = 0;               ///< the same of the others
+  /// The least objective of those that fit and were found without regard to single devices.
+  double flat_objective_ = std::numeric_limits<double>::infinity();
   int candidates_ = 0;
   int improved_ = 0;
   bool cut_short_ = false;

@@ -114,15 +114,15 @@ std::vector<Batch> batches_of(const Profile& profile, const PlanRequest& request
 /// A device set at one micro-batch count, as the searches price it and as a bound may.
 struct PricedCase {
   const Cluster& cluster;
-  const DeviceSet& devices;
-  const Batch& batch;
+  DeviceSet devices;
+  Batch batch;
   PricedModel model, least;
   PricedModel least_split;  ///< of schedules that split the backward
   OptimizerCost optimizer, least_optimizer;
 };
 
 void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
-                     const std::function<void(const PricedCase&)>& visit) {
+                     const std::function<void(std::shared_ptr<const PricedCase>)>& visit) {
   const CurveOptions curve{request.extrapolate, request.linear_batch};
   const OptimizerCost optimizer =
       optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio, request.precision);
@@ -132,24 +132,24 @@ void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanR
       const std::vector<int>& sizes = batch.option.sizes;
       const PricedModel least =
           at_speed(never_falling(cheapest_model(profile, sizes, curve)), devices.best_speed);
-      visit({cluster, devices, batch,
-             at_speed(never_falling(price_model(profile, sizes, curve)), devices.speed), least,
-             with_cheaper_backward(least), at_speed(optimizer, devices.speed),
-             at_speed(optimizer, devices.best_speed)});
+      visit(std::make_shared<const PricedCase>(
+          cluster, devices, batch, at_speed(never_falling(price_model(profile, sizes, curve)), devices.speed),
+          least, with_cheaper_backward(least), at_speed(optimizer, devices.speed),
+          at_speed(optimizer, devices.best_speed)));
     }
   }
 }
 
-/// `auto` where memory is limited: without, as a whole everywhere (where searches are short), and what the
-/// stages need. The plans of each compete; the last alone says what no plan can beat, the first that recompute
-/// never makes a plan slower. Where it is uniform the first two are all there is.
-std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited, bool small) {
+/// `auto` where memory is limited: without, as a whole everywhere, and what the stages need. The plans of each
+/// compete; the last alone says what no plan can beat, the first that recompute never makes a plan slower.
+/// Where it is uniform the first two are all there is.
+std::vector<RecomputeMode> recompute_modes(const PlanRequest& request, bool limited) {
   if (request.recompute != RecomputeMode::automatic) return {request.recompute};
   if (!limited) return {RecomputeMode::never};
   if (request.recompute_extent == RecomputeExtent::uniform)
     return {RecomputeMode::never, RecomputeMode::always};
   // A trainer that recomputes blocks does not know the R of whole stages.
-  if (!small || request.recompute_extent == RecomputeExtent::first_blocks)
+  if (request.recompute_extent == RecomputeExtent::first_blocks)
     return {RecomputeMode::never, RecomputeMode::automatic};
   return {RecomputeMode::never, RecomputeMode::always, RecomputeMode::automatic};
 }
@@ -169,22 +169,39 @@ InFlight without_limit(const InFlight& whole) {
           .units = whole.units};
 }
 
-using MakeChain = std::function<Chain(const PricedModel&, const OptimizerCost&)>;
-
-/// The chains of a priced case, made when a schedule first asks. Rows that are priced alike have the same ones.
-class Chains {
+/// One layer order of a priced case, with its chains, made when a schedule first asks. Rows that are priced
+/// alike have the same ones.
+class OrderedModel {
  public:
-  Chains(const PricedCase& priced, const MakeChain& make) : priced_(priced), make_(make) {}
+  OrderedModel(std::shared_ptr<const PricedCase> priced, const PlanGraph& graph, LinearOrder order,
+               const Lattice* lattice)
+      : shared_(std::move(priced)),
+        priced_(*shared_),
+        graph_(graph),
+        order_(std::move(order)),
+        lattice_(lattice),
+        units_(graph, priced_.model.layers, order_.layers) {}
+
+  const PricedCase& priced() const { return priced_; }
+  const LinearOrder& order() const { return order_; }
+  const ChainUnits& units() const { return units_; }
 
   /// As the searches price it; where stages hold versions and some make theirs faster than in place, as if all
   /// did, so that no estimate is above the price.
   const Chain& objective(WeightPolicy policy) {
-    return get(objectives_[updates_faster(policy)], priced_.model, priced_.optimizer, policy);
+    return get(objectives_[updates_faster(policy)], priced_.model, priced_.optimizer, policy, nullptr);
   }
   /// As a bound may.
   const Chain& bound(WeightPolicy policy, bool split_backward) {
     return get(bounds_[{split_backward, updates_faster(policy)}],
-               split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy);
+               split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy, nullptr);
+  }
+  /// The same over the lattice; null: there is none.
+  const Chain* any_order(WeightPolicy policy, bool split_backward) {
+    if (lattice_ == nullptr) return nullptr;
+    return &get(any_orders_[{split_backward, updates_faster(policy)}],
+                split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy,
+                lattice_);
   }
 
  private:
@@ -192,44 +209,48 @@ class Chains {
     return holds_versions(policy) && priced_.optimizer.new_version < 1;
   }
   const Chain& get(std::optional<Chain>& chain, const PricedModel& model, const OptimizerCost& optimizer,
-                   WeightPolicy policy) {
+                   WeightPolicy policy, const Lattice* lattice) {
     if (chain) return *chain;
-    chain = make_(model, updates_faster(policy) ? of_new_versions(optimizer) : optimizer);
+    const OptimizerCost cost = updates_faster(policy) ? of_new_versions(optimizer) : optimizer;
+    chain = lattice == nullptr ? make_chain(graph_, order_.layers, model.layers, model.loss, cost)
+                               : make_lattice_chain(graph_, *lattice, model.layers, model.loss, cost);
     chain->fixed = model.fixed;
     chain->profiled_devices = model.profiled_devices;
     chain->nodes = nodes_of(priced_.cluster, priced_.devices);
     return *chain;
   }
 
+  const std::shared_ptr<const PricedCase> shared_;
   const PricedCase& priced_;
-  const MakeChain& make_;
+  const PlanGraph& graph_;
+  const LinearOrder order_;
+  const Lattice* const lattice_;
+  const ChainUnits units_;
   std::map<bool, std::optional<Chain>> objectives_;
-  std::map<std::pair<bool, bool>, std::optional<Chain>> bounds_;
+  std::map<std::pair<bool, bool>, std::optional<Chain>> bounds_, any_orders_;
 };
 
 /// One layer order with every schedule.
-void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const PlanRequest& request,
-                     const LinearOrder& order, const MakeChain& make, const Lattice* lattice, Chains& any_order,
-                     const std::function<void(const PlanCase&)>& visit) {
+void visit_schedules(const std::shared_ptr<OrderedModel>& ordered, const PlanGraph& graph,
+                     const PlanRequest& request, const std::function<void(const PlanCase&)>& visit) {
+  const PricedCase& priced = ordered->priced();
+  const LinearOrder& order = ordered->order();
   const auto& [batch, schedules] = priced.batch;
-  Chains chains(priced, make);
-  const ChainUnits units(graph, priced.model.layers, order.layers);
   const int count = static_cast<int>(priced.devices.positions.size());
   const bool limited = is_limited(priced.devices.limit);
   std::vector<SearchPart> searches;
   const auto visit_parts = [&](const ScheduleRow& schedule, RecomputeMode mode, Shard shard) {
     const int most = schedule.synchronous ? batch.micro_batches : count;
     const InFlight in_flight = in_flight_of(schedule, request, batch.micro_batches);
-    const Chain& chain = chains.objective(in_flight.policy);
-    const Chain& least = chains.bound(in_flight.policy, schedule.split_backward);
-    const Chain* any =
-        lattice == nullptr ? nullptr : &any_order.bound(in_flight.policy, schedule.split_backward);
+    const Chain& chain = ordered->objective(in_flight.policy);
+    const Chain& least = ordered->bound(in_flight.policy, schedule.split_backward);
+    const Chain* const any = ordered->any_order(in_flight.policy, schedule.split_backward);
     SearchPart whole{search_space(graph, order.layers, request, count, most), in_flight, schedule.synchronous,
                      &least};
     whole.in_flight.batch = priced.model.batch;
     whole.in_flight.recompute = mode;
     whole.in_flight.sharded = shard == Shard::optimizer;
-    whole.in_flight.units = &units;
+    whole.in_flight.units = &ordered->units();
     for (SearchPart& part :
          search_parts(schedule, request, whole, batch.micro_batches, limited, priced.cluster)) {
       if (!limited) part.in_flight = without_limit(part.in_flight);
@@ -237,12 +258,15 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
       const bool fresh = search == std::ssize(searches);
       if (fresh && !places_stages(schedule)) searches.push_back(part);
       visit(
-          {std::move(part), priced.devices, batch, order, schedule, chain, least, lattice, any, search, fresh});
+          {std::move(part), ordered, priced.devices, batch, order, schedule, chain, least, any, search, fresh});
     }
   };
-  const int layers = chains.objective(WeightPolicy::flush).size();
-  for (const RecomputeMode mode : recompute_modes(request, limited, is_small(layers, count))) {
+  const std::vector<RecomputeMode> modes = recompute_modes(request, limited);
+  for (const RecomputeMode mode : modes) {
     for (const ScheduleRow* schedule : schedules) {
+      // Where a schedule places its stages, `automatic` begins with all as a whole.
+      const bool again = mode == RecomputeMode::always && modes.back() == RecomputeMode::automatic;
+      if (again && places_stages(*schedule)) continue;
       for (const Shard shard : shards_of(*schedule, request)) visit_parts(*schedule, mode, shard);
     }
   }
@@ -253,16 +277,12 @@ void visit_schedules(const PricedCase& priced, const PlanGraph& graph, const Pla
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit,
                    const Lattice* lattice) {
-  const MakeChain over_lattice = [&](const PricedModel& model, const OptimizerCost& optimizer) {
-    return make_lattice_chain(graph, *lattice, model.layers, model.loss, optimizer);
-  };
-  for_each_priced(profile, cluster, request, [&](const PricedCase& priced) {
-    Chains any_order(priced, over_lattice);
-    for (const LinearOrder& order : orders_of(graph, request, priced.model)) {
-      const MakeChain make = [&](const PricedModel& model, const OptimizerCost& optimizer) {
-        return make_chain(graph, order.layers, model.layers, model.loss, optimizer);
-      };
-      visit_schedules(priced, graph, request, order, make, lattice, any_order, visit);
+  for_each_priced(profile, cluster, request, [&](const std::shared_ptr<const PricedCase>& priced) {
+    const Lattice* first = lattice;
+    for (LinearOrder& order : orders_of(graph, request, priced->model)) {
+      const auto ordered =
+          std::make_shared<OrderedModel>(priced, graph, std::move(order), std::exchange(first, nullptr));
+      visit_schedules(ordered, graph, request, visit);
     }
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "libplan/cost/lattice.h"
@@ -14,26 +15,25 @@
 
 namespace pp::plan {
 
-/// One combination. References live as long as the call that hands it out. Its space has all devices of the
-/// set.
+/// One combination. Its space has all devices of the set.
 struct PlanCase : SearchPart {
+  std::shared_ptr<const void> owner;  ///< of all that the references name
   const DeviceSet& devices;
   const BatchOption& batch;
   const LinearOrder& order;
   const ScheduleRow& schedule;
   const Chain& chain;
   const Chain& bound_chain;
-  const Lattice* lattice;  ///< of the whole graph; null: bounds of the case's order are all there is
-  const Chain* any_order;  ///< the bounds' chain over it
+  const Chain* any_order;  ///< the same over the lattice, in the first layer order; else null
   /// The distinct SearchParts on the same chain of schedules that do not place their stages, counted from 0. A
   /// case that is not `fresh` has the part of an earlier one.
   int search;
   bool fresh;
 };
 
-/// With a `lattice` the cases know what no layer order undercuts. In a fixed order: device sets, micro-batch
-/// counts, layer orders, schedules. Throws pp::Error (usage) when a micro-batch size cannot be priced, and the
-/// refusal of the schedules when none takes the micro-batches.
+/// In a fixed order: device sets, micro-batch counts, layer orders, schedules. A `lattice` must outlive them.
+/// Throws pp::Error (usage) when a micro-batch size cannot be priced, and the refusal of the schedules when
+/// none takes the micro-batches.
 void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                    const PlanRequest& request, const std::function<void(const PlanCase&)>& visit,
                    const Lattice* lattice = nullptr);

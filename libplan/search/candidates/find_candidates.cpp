@@ -16,49 +16,31 @@
 namespace pp::plan {
 namespace {
 
-/// The costs of one case, each made when it is first used: they are as long as the layers and the devices.
-class Costs {
- public:
-  Costs(const SearchCase& what, const SearchSpace& space) : what_(what), space_(space) {}
-  const ChainCost& objective() {
-    if (!objective_) objective_.reset(new ChainCost(objective_cost(what_, space_)));  // which does not move
-    return *objective_;
-  }
-  const ChainCost& bound() {
-    if (!bound_) bound_.reset(new ChainCost(bound_cost(what_, space_)));
-    return *bound_;
-  }
-
- private:
-  const SearchCase& what_;
-  const SearchSpace& space_;
-  std::unique_ptr<const ChainCost> objective_, bound_;
-};
-
 /// Collects distinct partitions with what objective and bound say about them.
 class Collector {
  public:
-  Collector(const SearchCase& what, Costs& costs, CandidateList& list)
-      : layers_(what.chain.size()), list_(list), costs_(costs) {}
+  Collector(const SearchCase& what, Costs& costs) : layers_(what.chain.size()), costs_(costs) {}
 
   void add(const Partition& partition, Origin origin) {
     if (partition.empty()) return;
     const auto same = [&](const Candidate& other) { return other.partition == partition; };
-    if (std::any_of(list_.candidates.begin(), list_.candidates.end(), same)) return;
-    list_.candidates.push_back({partition, objective_of(partition, layers_, costs_.objective()),
-                                largest_load(partition, layers_, costs_.bound()), origin});
+    if (std::ranges::any_of(found_, same)) return;
+    found_.push_back({partition, objective_of(partition, layers_, costs_.objective()),
+                      largest_load(partition, layers_, costs_.bound()), origin});
   }
+  bool empty() const { return found_.empty(); }
+  std::vector<Candidate> found() && { return std::move(found_); }
 
  private:
   int layers_;
-  CandidateList& list_;
   Costs& costs_;
+  std::vector<Candidate> found_;
 };
 
-/// Of the objective; where links differ it takes the slowest for all and says too little. Aligned stages know
-/// theirs.
-double most_of(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
-  return space.aligned || what.links == what.best_links ? limits.most : kInfinity;
+/// A limit of the objective; where links differ that takes the slowest for all and says too little. Aligned
+/// stages know theirs.
+double trusted(const SearchCase& what, const SearchSpace& space, double below) {
+  return space.aligned || what.links == what.best_links ? below : kInfinity;
 }
 
 /// Where stages are aligned their replicas are known, and so are their all-reduce and who shares a card.
@@ -88,27 +70,26 @@ std::vector<Partition> data_parallel(const SearchCase& what, const SearchSpace& 
   return partitions;
 }
 
+/// Whether stages may have one replica each.
+bool may_be_straight(const SearchSpace& space) {
+  return space.min_replicas <= 1 && std::ranges::all_of(space.replicas, [](int count) { return count == 1; });
+}
+
 /// The best without replicas.
 Partition straight(const ChainCost& cost, SearchSpace space, double most) {
-  if (space.min_replicas > 1 || std::ranges::any_of(space.replicas, [](int count) { return count > 1; }))
-    return {};
+  if (!may_be_straight(space)) return {};
   space.max_replicas = 1;
   return search_least_load(space, cost, &cost, most - cost.base()).partition;
 }
 
-/// Whether some objective is within `near`, by a bound of the memory; of balanced ones that of the best without
-/// replicas.
-bool comes_within(double near, Depth depth, const SearchCase& what, const SearchSpace& space, Costs& costs) {
-  if (near == kInfinity) return true;
+/// Whether some objective is within `below`, by a bound of the memory.
+bool comes_within(double below, const SearchCase& what, const SearchSpace& space, Costs& costs) {
+  if (below == kInfinity) return true;
   const ChainCost& cost = costs.objective();
-  if (!test_bottleneck(space, cost, near - cost.base()).feasible()) return false;
+  if (!test_bottleneck(space, cost, below - cost.base()).feasible()) return false;
   if (!what.synchronous) return true;
-  if (depth == Depth::balanced) {
-    const Partition alone = straight(cost, space, kInfinity);
-    return !alone.empty() && objective_of(alone, space.layers, cost) <= near;
-  }
   const auto test = [&](double limit) { return test_labels(space, cost, nullptr, limit); };
-  return point_within(near, cost.base(), test).feasible();
+  return point_within(below, cost.base(), test).feasible();
 }
 
 /// Adds what fits; the most bytes that one of those needs on a device, 0 without any.
@@ -132,49 +113,18 @@ SearchCase within(const SearchCase& what, const StageMemory& memory) {
 
 /// The searches of ever less memory, each just too little for the largest plan of the one before; none but
 /// small models are searched to the end.
-void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
+void inherit_from_less_memory(const SearchCase& what, const SearchSpace& space, double best, double below,
                               Collector& collector) {
   const int tries = kLimitedWork / (space.layers * space.devices);
   std::int64_t peak = what.memory.limit().bytes;
   for (int i = 0; i < tries; ++i) {
     const StageMemory tighter = what.memory.with_limit(i == 0 ? peak : peak - 1);
     const SearchCase less = within(what, tighter);
-    if (search_bottleneck(space, bound_cost(less, space)).value > limits.slowest) return;
+    if (search_bottleneck(space, bound_cost(less, space)).value > best) return;
     const std::vector<Partition> found =
-        optima(less, space, objective_cost(less, space), most_of(what, space, limits));
+        optima(less, space, objective_cost(less, space), trusted(what, space, below));
     peak = add_fitting(less, found, Origin::less_memory, collector);
     if (peak == 0) return;
-  }
-}
-
-/// A bound of the memory admits plans that do not fit: the best that it admits within ever less, until one
-/// fits or that takes too long.
-void add_within_less_memory(const SearchCase& what, SearchSpace space, Collector& collector) {
-  constexpr double kLess = 0.85, kLeast = 0.4;
-  int looks = 20'000;  // a probe takes one for every layer
-  space.stop.goes_on = [&] { return --looks > 0; };
-  try {
-    for (double part = 1, peak = 0; peak == 0 && part > kLeast; part *= kLess) {
-      const StageMemory tighter = what.memory.with_limit(
-          static_cast<std::int64_t>(part * static_cast<double>(what.memory.limit().bytes)));
-      const BottleneckResult found = search_bottleneck(space, objective_cost(within(what, tighter), space));
-      if (!found.feasible()) return;
-      peak = static_cast<double>(add_fitting(what, {found.partition}, Origin::less_memory, collector));
-    }
-  } catch (const SearchStopped&) {
-  }
-}
-
-/// Half the bandwidth again and again, until one device does best.
-void inherit_from_slower_links(SearchCase what, const SearchSpace& space, Collector& collector) {
-  constexpr int kSlowerLinks = 4;
-  if (what.memory.limited() && kSlowerLinks * space.layers * space.devices > kLimitedWork) return;
-  for (int i = 0; i < kSlowerLinks && what.links.messages.bandwidth.value > 0; ++i) {
-    for (Link* link : {&what.links.messages, &what.links.sums})
-      for (BytesPerSecond* rate : {&link->bandwidth, &link->beyond}) rate->value /= 2;
-    const std::vector<Partition> found = optima(what, space, objective_cost(what, space));
-    add_fitting(what, found, Origin::slower_links, collector);
-    if (found.size() == 1 && device_count(found.front()) <= 1) return;
   }
 }
 
@@ -187,43 +137,13 @@ Partition find_fitting(const SearchCase& what, const SearchSpace& space, const C
 
 /// All that may be faster than the best plan so far, by their bound. If that is more than is worth simulating,
 /// those of the least objective.
-std::vector<Partition> close_partitions(const SearchSpace& space, const SearchLimits& limits, Costs& costs) {
+std::vector<Partition> close_partitions(const SearchSpace& space, double best, double below, Costs& costs) {
   constexpr std::size_t kMost = 400;
   const ChainCost& bound = costs.bound();
-  if (auto all = partitions_within(space, bound, limits.slowest, kMost)) return *std::move(all);
+  if (auto all = partitions_within(space, bound, best, kMost)) return *std::move(all);
   const ChainCost& cost = costs.objective();
   const double least = search_bottleneck(space, bound).value;
-  return near_optima(space, cost, least - cost.base(), limits.most - cost.base(), kMost);
-}
-
-/// Adds what the objective of a search may have misjudged.
-void collect_inherited(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
-                       Costs& costs, Collector& collector) {
-  if (is_small(space.layers, space.devices))
-    add_fitting(what, close_partitions(space, limits, costs), Origin::near_optima, collector);
-  if (what.memory.limited()) inherit_from_less_memory(what, space, limits, collector);
-  inherit_from_slower_links(what, space, collector);
-}
-
-/// Adds what the searches of `limits.depth` find. `least`: the plan of the bound.
-void collect(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits,
-             const BottleneckResult& least, CandidateList& list, Costs& costs, Collector& collector) {
-  const double most = std::min(most_of(what, space, limits), limits.near);
-  if (limits.depth == Depth::plain) {
-    add_fitting(what, optima(what, space, costs.objective(), most), Origin::points, collector);
-    if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
-  }
-  if (!space.aligned) {  // one of many such spaces, whose plans are long
-    const Partition alone = straight(costs.objective(), space, most);
-    add_fitting(what, {alone}, Origin::straight, collector);
-    add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
-                collector);
-    add_fitting(what, {least.partition}, Origin::least_bound, collector);
-  }
-  if (what.memory.limited() && list.candidates.empty() && most == kInfinity) {
-    add_fitting(what, {find_fitting(what, space, costs.objective())}, Origin::anything, collector);
-    list.nothing_fits = list.candidates.empty();
-  }
+  return near_optima(space, cost, least - cost.base(), below - cost.base(), kMost);
 }
 
 /// The time of all micro-batches in units of the least, which is the one in the bound's chain.
@@ -296,49 +216,69 @@ double order_free_bound(const SearchCase& what, const SearchSpace& space) {
   return bound;
 }
 
-CandidateList find_candidates(const SearchCase& what, const SearchSpace& space, const SearchLimits& limits) {
-  CandidateList list;
-  list.bound = order_free_bound(what, space);
-  if (list.bound > limits.slowest) return list;
-  BottleneckResult least;
-  Costs costs(what, space);
-  Collector collector(what, costs, list);
-  try {
-    const ChainCost& bound = costs.bound();
-    if (limits.depth == Depth::bound || !comes_within(limits.near, limits.depth, what, space, costs)) {
-      list.bound = bottleneck_bound(space, bound, limits.enough);
-      return list;
-    }
-    if (limits.slowest < kInfinity) {
-      const BottleneckTest test = test_bottleneck(space, bound, limits.slowest);
-      if (!test.feasible()) list.bound = test.next;
-      if (!test.feasible()) return list;
-    }
-    if (limits.depth == Depth::inherited) {
-      collect_inherited(what, space, limits, costs, collector);
-      return list;
-    }
-    if (!space.aligned) {  // where nobody asks for the bound
-      least = search_bottleneck(space, bound);
-      list.bound = least.value;
-      list.nothing_fits = !least.feasible();
-    }
-    if (space.aligned || least.feasible()) collect(what, space, limits, least, list, costs, collector);
-  } catch (const SearchStopped&) {
-    list.cut_short = true;
-    if (!list.candidates.empty() || limits.slowest < kInfinity) return list;
-    SearchSpace quick = space;
-    quick.stop = {};
-    add_fitting(what, data_parallel(what, quick), Origin::data_parallel, collector);
-    const int most = std::min(quick.devices, quick.layers);
-    for (int stages = most; stages > 1 && list.candidates.empty(); stages /= 2)
-      add_fitting(what, even_partitions(quick, stages, what.chain), Origin::even_stages, collector);
-    if (what.memory.limited() && list.candidates.empty()) add_within_less_memory(what, quick, collector);
-    add_fitting(what, {least.partition}, Origin::anything, collector);
-    if (list.candidates.empty())
-      add_fitting(what, {find_fitting(what, quick, costs.objective())}, Origin::anything, collector);
+const ChainCost& Costs::objective() {
+  if (!objective_) objective_.reset(new ChainCost(objective_cost(what_, space_)));  // which does not move
+  return *objective_;
+}
+
+const ChainCost& Costs::bound() {
+  if (!bound_) bound_.reset(new ChainCost(bound_cost(what_, space_)));
+  return *bound_;
+}
+
+std::vector<Candidate> find_candidates(const SearchCase& what, const SearchSpace& space, Costs& costs,
+                                       const Partition& least, double below) {
+  if (!comes_within(below, what, space, costs)) return {};
+  Collector collector(what, costs);
+  add_fitting(what, optima(what, space, costs.objective(), below), Origin::points, collector);
+  if (!space.aligned) {  // one of many such spaces, whose plans are long
+    add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
+    const Partition alone = straight(costs.objective(), space, below);
+    add_fitting(what, {alone}, Origin::straight, collector);
+    add_fitting(what, even_partitions(space, static_cast<int>(alone.size()), what.chain), Origin::even_stages,
+                collector);
+    add_fitting(what, {least}, Origin::least_bound, collector);
   }
-  return list;
+  if (what.memory.limited() && collector.empty() && below == kInfinity)
+    add_fitting(what, {find_fitting(what, space, costs.objective())}, Origin::anything, collector);
+  return std::move(collector).found();
+}
+
+std::vector<Candidate> find_misjudged(const SearchCase& what, const SearchSpace& space, Costs& costs,
+                                      double best, double below) {
+  Collector collector(what, costs);
+  if (is_small(space.layers, space.devices))
+    add_fitting(what, close_partitions(space, best, below, costs), Origin::near_optima, collector);
+  if (what.memory.limited()) inherit_from_less_memory(what, space, best, below, collector);
+  return std::move(collector).found();
+}
+
+std::vector<Candidate> find_seeds(const SearchCase& what, const SearchSpace& space, Costs& costs) {
+  constexpr double kLess = 0.85, kLeastPart = 0.4;
+  Collector collector(what, costs);
+  if (!space.aligned) add_fitting(what, data_parallel(what, space), Origin::data_parallel, collector);
+  const int fixed = space.exact_stages > 0 ? space.exact_stages : space.max_stages;
+  const int most = std::min(space.devices, space.layers);
+  for (int stages = fixed > 0 ? std::min(fixed, most) : most; stages > 1; stages /= 2) {
+    if (space.aligned || !may_be_straight(space) || stages < space.exact_stages) break;
+    add_fitting(what, even_partitions(space, stages, what.chain), Origin::even_stages, collector);
+  }
+  // A bound of the memory admits plans that do not fit. One that fits is near what it admits within less.
+  for (double part = 1; collector.empty() && part > kLeastPart; part *= kLess) {
+    const auto bytes = static_cast<std::int64_t>(part * static_cast<double>(what.memory.limit().bytes));
+    const StageMemory tighter = what.memory.with_limit(bytes);
+    const SearchCase less = within(what, tighter);
+    const BottleneckResult found = search_bottleneck(space, objective_cost(less, space));
+    add_fitting(what, {found.partition}, Origin::less_memory, collector);
+    if (!found.feasible() || !what.memory.limited()) break;
+  }
+  return std::move(collector).found();
+}
+
+std::vector<Candidate> find_anything(const SearchCase& what, const SearchSpace& space, Costs& costs) {
+  Collector collector(what, costs);
+  add_fitting(what, {find_fitting(what, space, costs.objective())}, Origin::anything, collector);
+  return std::move(collector).found();
 }
 
 Partition find_fitting(const SearchCase& what, const SearchSpace& space) {

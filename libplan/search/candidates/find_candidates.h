@@ -1,9 +1,10 @@
 // Everything worth pricing for one chain (one layer order at one micro-batch size) under one schedule: all
 // Pareto points of the search, the plan of the bound, data parallelism at every width, pipelines without
-// replicas.
+// replicas; then what the objective may have misjudged.
 #pragma once
 
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "libplan/cost/chain.h"
@@ -28,44 +29,44 @@ struct SearchCase {
   const Cluster& cluster;
 };
 
-struct CandidateList {
-  std::vector<Candidate> candidates;  ///< all keep to the memory limit
-  /// No partition of this chain in this space, with this memory, is faster: seconds as `estimate`, of steady
-  /// steps.
-  double bound = std::numeric_limits<double>::infinity();
-  bool nothing_fits = false;  ///< no partition of the space does
-  bool cut_short = false;     ///< SearchSpace::stop ended it; the bound holds all the same
-};
-
-/// `inherited`: also what less memory and slower links would have given, and what is near the optimum: the
-/// objective of a search is not the simulated step.
-/// `balanced`: only the partitions with the least bottleneck, for schedules that place their stages: those are
-/// improved by simulation anyway.
-/// `bound`: no candidates.
-enum class Depth { plain, inherited, balanced, bound };
-
 /// What the searches of a case minimise in `space`, and what no partition of it undercuts.
 ChainCost objective_cost(const SearchCase& what, const SearchSpace& space);
 ChainCost bound_cost(const SearchCase& what, const SearchSpace& space);
 
-/// What no partition undercuts in any layer order, from any one of them: all work shared evenly, one
-/// micro-batch's way through the pipeline, and each layer with the replicas that suit it best. Seconds as
-/// `estimate`, of steady steps.
-double order_free_bound(const SearchCase& what, const SearchSpace& space);
+/// Both, each made when it is first used: they are as long as the layers and the devices. The case and the
+/// space must outlive them.
+class Costs {
+ public:
+  Costs(const SearchCase& what, const SearchSpace& space) : what_(what), space_(space) {}
+  const ChainCost& objective();
+  const ChainCost& bound();
 
-struct SearchLimits {
-  double slowest = std::numeric_limits<double>::infinity();  ///< look for nothing whose bound is above
-  double most = std::numeric_limits<double>::infinity();     ///< take no pains over what is estimated above
-  double near = std::numeric_limits<double>::infinity();     ///< look for nothing that is estimated above
-  double enough = std::numeric_limits<double>::infinity();   ///< a bound that is not below it may be any such
-  Depth depth = Depth::plain;
+ private:
+  const SearchCase& what_;
+  const SearchSpace& space_;
+  std::unique_ptr<const ChainCost> objective_, bound_;
 };
 
-/// Stopped before it found anything, it still looks for one partition that fits.
-/// A result of the fast searches that does not fit exactly is replaced by that of the search with the exact
-/// memory.
-CandidateList find_candidates(const SearchCase& what, const SearchSpace& space,
-                              const SearchLimits& limits = {});
+/// What no partition undercuts in any layer order, from any one of them: all work shared evenly, one
+/// micro-batch's way through the pipeline, and each layer with the replicas that suit it best. Seconds per step
+/// or update, of steady steps.
+double order_free_bound(const SearchCase& what, const SearchSpace& space);
+
+/// Partitions that keep to the memory limit; none when no objective is within `below`. `least`: the plan of the
+/// bound, if it is known.
+std::vector<Candidate> find_candidates(const SearchCase& what, const SearchSpace& space, Costs& costs,
+                                       const Partition& least, double below);
+
+/// What the objective may have misjudged: what is near its optimum, where the space is small; what less memory
+/// and slower links would have given. Nothing whose bound is above `best`; no pains over what is estimated
+/// above `below`.
+std::vector<Candidate> find_misjudged(const SearchCase& what, const SearchSpace& space, Costs& costs,
+                                      double best, double below);
+
+/// What is found without a search that takes long: data parallelism and even stages.
+std::vector<Candidate> find_seeds(const SearchCase& what, const SearchSpace& space, Costs& costs);
+/// find_fitting().
+std::vector<Candidate> find_anything(const SearchCase& what, const SearchSpace& space, Costs& costs);
 
 /// Any partition that keeps to the limit, one of fewest devices; empty: there is none.
 Partition find_fitting(const SearchCase& what, const SearchSpace& space);

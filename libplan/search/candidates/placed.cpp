@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <utility>
 
 #include "libplan/cost/constants.h"
 #include "libplan/request/plan_request.h"
@@ -16,14 +16,7 @@
 namespace pp::plan {
 namespace {
 
-/// What a schedule leaves open besides its stages.
-struct Variant {
-  int chunks = 0;  ///< per worker; 0: the schedule's own
-  bool prefetch = false;
-  int pipelines = 1;  ///< side by side
-};
-
-ScheduleRequest schedule_request(const Variant& variant, const ScheduleRow& row, int micro_batches,
+ScheduleRequest schedule_request(const PlacedVariant& variant, const ScheduleRow& row, int micro_batches,
                                  int workers) {
   ScheduleRequest what;
   what.name = std::string(row.name);
@@ -42,9 +35,9 @@ int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
 }
 
 /// Of one pipeline, which has its share of workers and micro-batches.
-Schedule schedule_for(const Variant& variant, const ScheduleRow& row, int micro_batches, int workers) {
+Schedule schedule_for(const PlacedVariant& variant, const ScheduleRow& row, int micro_batches, int workers) {
   check_size(schedule_request(variant, row, micro_batches, workers), micro_batches);
-  Variant alone = variant;
+  PlacedVariant alone = variant;
   alone.pipelines = 1;
   const int share = workers / variant.pipelines;
   const ScheduleRequest one = schedule_request(alone, row, micro_batches / variant.pipelines, share);
@@ -69,7 +62,7 @@ Schedule schedule_of(const ProgramSet& set, int micro_batches, int devices) {
   return schedule;
 }
 
-std::optional<Schedule> schedule_of_variant(const Variant& variant, const PlanRequest& request,
+std::optional<Schedule> schedule_of_variant(const PlacedVariant& variant, const PlanRequest& request,
                                             const ScheduleRow& row, int micro_batches, int devices) {
   if (request.programs) return schedule_of(*request.programs, micro_batches, devices);
   const int asked = asked_workers(request, row);
@@ -94,27 +87,26 @@ std::vector<int> pipelines_of(const PlanCase& one, const PlanRequest& request) {
   return pipelines;
 }
 
-/// Where weights are swapped, the more stages, the less is on a device at a time: 1, 2, 3, 4, 6, 8, 12, .. per
-/// worker, unless the request says how many; each with and without loading ahead.
-std::vector<Variant> variants_of(const PlanCase& one, const PlanRequest& request) {
-  std::vector<Variant> variants;
-  if (one.schedule.rules != RuleSet::swapped) {
-    for (const int q : pipelines_of(one, request)) variants.push_back({request.chunks_per_worker, false, q});
-    return variants;
-  }
-  const int most = one.chain.size() / static_cast<int>(one.devices.positions.size());
-  std::vector<int> chunks{request.chunks_per_worker};
-  if (request.chunks_per_worker == 0) {
-    chunks.clear();
+/// 0: the schedule's own number. Where it may be any, the more stages a worker has, the shorter is the way to
+/// the last worker: every number up to a dozen, in the first layer order. The less of swapped weights is on a
+/// device at a time, too: 1, 2, 3, 4, 6, 8, 12, ..
+std::vector<int> chunk_counts(const PlanCase& one, const PlanRequest& request, int workers, bool first_order) {
+  constexpr int kEvery = 12;
+  if (request.chunks_per_worker != 0 || one.schedule.chunks != Chunks::several || request.programs)
+    return {request.chunks_per_worker};
+  const int most = one.chain.size() / workers;
+  std::vector<int> counts;
+  if (one.schedule.rules == RuleSet::swapped) {
     for (int power = 1; power <= most; power *= 2) {
-      chunks.push_back(power);
-      if (power > 1 && power + power / 2 <= most) chunks.push_back(power + power / 2);
+      counts.push_back(power);
+      if (power > 1 && power + power / 2 <= most) counts.push_back(power + power / 2);
     }
+  } else {
+    counts.push_back(2);
+    for (int count = 3; first_order && workers > 1 && count <= std::min(kEvery, most); ++count)
+      counts.push_back(count);
   }
-  for (const int count : chunks) {
-    for (const bool prefetch : {false, true}) variants.push_back({count, prefetch});
-  }
-  return variants;
+  return counts;
 }
 
 /// Bytes of the largest device of a case.
@@ -130,80 +122,6 @@ std::int64_t largest_device(const PlanCase& one, const Cluster& cluster, const P
 bool others_compete(const PlanRequest& request) {
   return std::ranges::any_of(requested_schedules(request),
                              [](const ScheduleRow* row) { return !places_stages(*row); });
-}
-
-/// Those that are not among the candidates yet; by estimate behind all that were searched.
-void add_even_stages(const SearchSpace& space, const Chain& chain, std::vector<Candidate>& candidates) {
-  for (Partition& partition : even_partitions(space, space.exact_stages, chain)) {
-    const auto same = [&](const Candidate& other) { return other.partition == partition; };
-    if (std::ranges::any_of(candidates, same)) continue;
-    candidates.push_back({std::move(partition), std::numeric_limits<double>::max(), 0, Origin::even_stages});
-  }
-}
-
-/// Whether a step has more operations than are simulated on so many devices: a forward and both halves of a
-/// backward of every stage.
-bool is_too_long(const PlanCase& one, int stages) {
-  return is_large(one.chain.size(), static_cast<int>(one.devices.positions.size())) &&
-         std::int64_t{3} * stages * one.batch.micro_batches > kPlacedOperationsLarge;
-}
-
-/// Of one variant, with all partitions to start from; lowers `bound` to what none of its plans can beat.
-std::optional<Finalist> finalist_of_variant(const Variant& variant, const PlanCase& one, const Cluster& cluster,
-                                            const PlanRequest& request, LayerOrder layers,
-                                            const SearchLimits& limits, double& bound) {
-  const int workers = static_cast<int>(one.devices.positions.size());
-  std::optional<Schedule> made =
-      schedule_of_variant(variant, request, one.schedule, one.batch.micro_batches, workers);
-  const auto schedule = made ? std::make_shared<const Schedule>(*std::move(made)) : nullptr;
-  const int stages = schedule ? static_cast<int>(schedule->stage_workers.size()) : 0;
-  const int most = std::min(one.chain.size(), request.max_stages.value_or(stages));
-  const bool cut_elsewhere = !request.cuts.empty() && std::ssize(request.cuts) + 1 != stages;
-  if (stages == 0 || stages > most || cut_elsewhere) return std::nullopt;
-
-  SearchSpace space = one.space;
-  space.devices = space.exact_stages = stages;
-  space.max_stages = 0;
-  space.max_replicas = 1;
-  space.replicas.clear();
-  const PlacedFloor floor(one, *schedule, variant.pipelines, largest_device(one, cluster, request));
-  // Plans keep to the case's order. Where orders are free, the bound is of all.
-  const bool fixed = layers == LayerOrder::fixed;
-  const BottleneckTest faster = test_bottleneck(space, floor, limits.slowest);
-  const bool fits = faster.feasible() && floor.has_room_again(space);
-  if (!fits && (faster.next < kInfinity || others_compete(request))) {
-    if (!fixed) bound = std::min(bound, shared_work(one));
-    return std::nullopt;
-  }
-  const double shared = shared_work(one);
-  const auto leave_out = [&]() -> std::optional<Finalist> {
-    const double enough = std::min(bound, limits.enough);
-    bound = std::min(bound, fixed ? std::max(shared, bottleneck_bound(space, floor, enough)) : shared);
-    return std::nullopt;
-  };
-  if (is_too_long(one, stages) && others_compete(request)) return leave_out();
-  const StageMemory unlimited(one.chain, one.in_flight, {});
-  SearchCase what = search_case(one, unlimited, cluster, request);
-  constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
-  const SearchLimits near{.near = limits.near,
-                          .depth = stages <= kSearchedInFull ? Depth::plain : Depth::balanced};
-  std::vector<Candidate> candidates = find_candidates(what, space, near).candidates;
-  if (candidates.empty() && limits.near < kInfinity) return leave_out();
-  const bool limited = is_limited(one.devices.limit);
-  const BottleneckResult least = fixed || limited ? search_bottleneck(space, floor) : BottleneckResult();
-  const double own = fixed ? std::max(shared, least.value) : shared;
-  bound = std::min(bound, own);
-  if (limited && least.feasible()) candidates.push_back({least.partition, least.value, own});
-  add_even_stages(space, one.chain, candidates);
-  if (candidates.empty()) return std::nullopt;
-  std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
-  Finalist finalist = finalist_of(one, candidates.front());
-  finalist.placed = schedule;
-  finalist.pipelines = variant.pipelines;
-  finalist.prefetch = variant.prefetch;
-  finalist.bound = own;
-  finalist.starts.assign(candidates.begin() + 1, candidates.end());
-  return finalist;
 }
 
 }  // namespace
@@ -226,22 +144,103 @@ double shared_work(const PlanCase& one) {
   return all_work(one) / static_cast<double>(one.devices.positions.size());
 }
 
-PlacedFinalists placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                 LayerOrder layers, const SearchLimits& limits) {
-  PlacedFinalists found;
-  if (shared_work(one) > limits.slowest) return found;
-  std::optional<Error> refusal;  // the first; others may be taken
-  for (const Variant& variant : variants_of(one, request)) {
-    try {
-      if (auto finalist = finalist_of_variant(variant, one, cluster, request, layers, limits, found.bound))
-        found.finalists.push_back(*std::move(finalist));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;
-      if (!refusal) refusal = error;
+std::vector<PlacedVariant> placed_variants(const PlanCase& one, const PlanRequest& request, bool first_order) {
+  const bool swapped = one.schedule.rules == RuleSet::swapped;
+  const int workers = static_cast<int>(one.devices.positions.size());
+  std::vector<PlacedVariant> variants;
+  for (const int q : swapped ? std::vector<int>{1} : pipelines_of(one, request)) {
+    for (const int chunks : chunk_counts(one, request, workers / q, first_order)) {
+      variants.push_back({chunks, false, q});
+      if (swapped) variants.push_back({chunks, true, q});
     }
   }
-  if (found.finalists.empty() && found.bound == kInfinity && refusal) throw *refusal;
-  return found;
+  return variants;
+}
+
+PlacedCase::PlacedCase(MachinePart& part, std::shared_ptr<const PlanCase> one, const PlacedVariant& variant)
+    : OpenCase(shared_work(*one)), part_(part), one_(std::move(one)), variant_(variant) {}
+
+bool PlacedCase::refine(double best) {
+  if (std::exchange(refined_, true)) return false;
+  try {
+    make_stages();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    refusal_ = error;
+  }
+  if (!floor_) return bound_ = proven_ = kInfinity, true;
+  const bool compete = others_compete(part_.request);
+  const BottleneckTest faster = test_bottleneck(space_, *floor_, best);
+  const bool fits = faster.feasible() && floor_->has_room_again(space_);
+  if (fits)
+    least_ = search_bottleneck(space_, *floor_, bound_);
+  else
+    least_ = {faster.partition, faster.feasible() ? kInfinity : faster.next, 1};
+  // Where nothing fits and no other schedule says what is short, a simulated attempt does.
+  refuted_ = !faster.feasible();
+  looked_ = !fits && (compete || least_.value < kInfinity);
+  // Plans keep to the case's order. Where orders are free, what is proven is of all.
+  if (!part_.free_order) proven_ = std::max(bound_, least_.value);
+  if (fits || looked_) bound_ = std::max(bound_, least_.value);
+  return true;
+}
+
+void PlacedCase::make_stages() {
+  const int workers = static_cast<int>(one_->devices.positions.size());
+  std::optional<Schedule> made =
+      schedule_of_variant(variant_, part_.request, one_->schedule, one_->batch.micro_batches, workers);
+  const int stages = made ? static_cast<int>(made->stage_workers.size()) : 0;
+  const int most = std::min(one_->chain.size(), part_.request.max_stages.value_or(stages));
+  const bool cut_elsewhere = !part_.request.cuts.empty() && std::ssize(part_.request.cuts) + 1 != stages;
+  if (stages == 0 || stages > most || cut_elsewhere) return;
+  schedule_ = std::make_shared<const Schedule>(*std::move(made));
+  space_ = one_->space;
+  space_.devices = space_.exact_stages = stages;
+  space_.max_stages = 0;
+  space_.max_replicas = 1;
+  space_.replicas.clear();
+  floor_.emplace(*one_, *schedule_, variant_.pipelines, largest_device(*one_, part_.cluster, part_.request),
+                 fastest_links(part_.cluster).messages);
+}
+
+std::vector<Finalist> PlacedCase::next(const Worth& worth) {
+  constexpr int kSearchedInFull = 16;  // the search by fill and load is quadratic in the stages
+  constexpr std::size_t kStarts = 8;   // that the objective likes best: all are simulated
+  const bool again = std::exchange(refuted_, false) && bound_ <= worth.bound;
+  if (std::exchange(looked_, true) && !again) return {};
+  const StageMemory unlimited(one_->chain, one_->in_flight, {});
+  const SearchCase what = search_case(*one_, unlimited, part_.cluster, part_.request);
+  Costs costs(what, space_);
+  std::vector<Candidate> candidates;
+  if (variant_.chunks <= 2 && space_.devices <= kSearchedInFull)  // of more, equal stages are as good a start
+    candidates = find_candidates(what, space_, costs, {}, kInfinity);
+  std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
+  candidates.resize(std::min(candidates.size(), kStarts));
+  if (is_limited(one_->devices.limit) && !least_.partition.empty())
+    candidates.push_back({least_.partition, least_.value, bound_});
+  add_even_stages(costs, candidates);
+  if (candidates.empty()) return {};
+  std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
+  Finalist finalist = finalist_of(*one_, candidates.front());
+  finalist.placed = schedule_;
+  finalist.pipelines = variant_.pipelines;
+  finalist.prefetch = variant_.prefetch;
+  finalist.bound = proven_;
+  finalist.starts.assign(candidates.begin() + 1, candidates.end());
+  return {std::move(finalist)};
+}
+
+/// Those that are not among the candidates yet.
+void PlacedCase::add_even_stages(Costs& costs, std::vector<Candidate>& candidates) {
+  auto& [owner, partitions] = part_.even_stages[{&one_->chain, space_.exact_stages}];
+  if (!std::exchange(owner, one_->owner))
+    partitions = even_partitions(space_, space_.exact_stages, one_->chain);
+  for (const Partition& partition : partitions) {
+    const auto same = [&](const Candidate& other) { return other.partition == partition; };
+    if (std::ranges::any_of(candidates, same)) continue;
+    candidates.push_back(
+        {partition, objective_of(partition, space_.layers, costs.objective()), 0, Origin::even_stages});
+  }
 }
 
 }  // namespace pp::plan

@@ -4,12 +4,13 @@
 // the simulator prices them, boundary layers move while the step gets faster.
 #pragma once
 
-#include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "libplan/search/candidates/cases.h"
-#include "libplan/search/finalist/finalist.h"
+#include "libplan/search/candidates/open_case.h"
+#include "libplan/search/candidates/placed_floor.h"
+#include "libplan/search/exact/bottleneck.h"
 
 namespace pp::plan {
 
@@ -19,26 +20,44 @@ namespace pp::plan {
 std::optional<Schedule> placed_schedule(const PlanRequest& request, const ScheduleRow& row, int micro_batches,
                                         int devices);
 
-/// Whether plans keep to the order of layers that the case has.
-enum class LayerOrder { fixed, free };
-
-struct PlacedFinalists {
-  std::vector<Finalist> finalists;
-  double bound = std::numeric_limits<double>::infinity();  ///< of all plans of the case that beat the slowest
+/// What a schedule leaves open besides its stages.
+struct PlacedVariant {
+  int chunks = 0;  ///< per worker; 0: the schedule's own
+  bool prefetch = false;
+  int pipelines = 1;  ///< side by side
 };
-
-/// The partitions worth pricing on exactly the devices of the case, as one pipeline or, where the schedule and
-/// the micro-batches allow it, several side by side; nothing when no plan on them can be faster
-/// than `limits.slowest`, or no objective is within `limits.near`. Their bound (finalist.bound): all workers
-/// share all the work, and in a fixed order each stage has a trip to it, its micro-batches and the trip back.
-/// Throws what placed_schedule() throws.
-PlacedFinalists placed_finalists(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-                                 LayerOrder layers, const SearchLimits& limits);
+/// Each number of pipelines and, in the first layer order, of stages per worker; of swapped weights with and
+/// without loading ahead.
+std::vector<PlacedVariant> placed_variants(const PlanCase& one, const PlanRequest& request, bool first_order);
 
 /// Seconds of compute of all micro-batches at the least.
 double all_work(const PlanCase& one);
 /// All the work shared evenly by the devices of the case: no plan on them is faster. Seconds per
 /// step.
 double shared_work(const PlanCase& one);
+
+/// One variant, on exactly the devices of the case. Its bound: all workers share all the work, and in a fixed
+/// order each stage has a trip to it, its micro-batches and the trip back.
+class PlacedCase : public OpenCase {
+ public:
+  PlacedCase(MachinePart& part, std::shared_ptr<const PlanCase> one, const PlacedVariant& variant);
+
+  bool refine(double best) override;
+  /// One finalist with all partitions to start from.
+  std::vector<Finalist> next(const Worth& worth) override;
+
+ private:
+  void make_stages();
+  void add_even_stages(Costs& costs, std::vector<Candidate>& candidates);
+
+  MachinePart& part_;
+  const std::shared_ptr<const PlanCase> one_;
+  const PlacedVariant variant_;
+  std::shared_ptr<const Schedule> schedule_;
+  SearchSpace space_{};  ///< of exactly its stages, one replica each
+  std::optional<PlacedFloor> floor_;
+  BottleneckResult least_{{}, 0, 0};
+  bool refined_ = false, refuted_ = false, looked_ = false;
+};
 
 }  // namespace pp::plan

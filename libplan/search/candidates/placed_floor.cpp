@@ -44,13 +44,41 @@ int least_window(const Schedule& schedule) {
   return least;
 }
 
+/// Stages that have no worker in common with the one in front.
+int crossings(const PlanCase& one, const Schedule& schedule) {
+  if (one.schedule.rules == RuleSet::swapped) return 0;
+  int count = 0;
+  for (std::size_t s = 1; s < schedule.stage_workers.size(); ++s)
+    count += std::ranges::find_first_of(schedule.stage_workers[s], schedule.stage_workers[s - 1]) ==
+             schedule.stage_workers[s].end();
+  return count;
+}
+
+/// Seconds that the messages of a micro-batch take over so many boundaries, where gradients return.
+double least_messages(const Chain& chain, int crossings, const Link& link) {
+  std::vector<double> times;
+  for (int k = 1; k < chain.size(); ++k) {
+    const Exchange& least = chain.least_in[at(k)];
+    const bool returns = chain.upto[at(k)].returned > 0;
+    times.push_back(returns ? transfer_time(least.activation, least.activations, link) +
+                                  transfer_time(least.gradient, least.gradients, link)
+                            : 0);
+  }
+  std::ranges::sort(times);
+  times.resize(std::min(times.size(), at(crossings)));
+  return std::accumulate(times.begin(), times.end(), 0.0);
+}
+
 }  // namespace
 
-PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes)
+PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes,
+                         const Link& best)
     : chain_(one.bound_chain),
       back_(one.schedule.split_backward ? &PassTimes::input_gradient : &PassTimes::backward),
       turns_(one.in_flight.batch.total(&MicroBatches::time) / one.in_flight.batch.least_time() /
-             static_cast<double>(schedule.stage_workers.front().size()) / pipelines) {
+             static_cast<double>(schedule.stage_workers.front().size()) / pipelines),
+      whole_(chain_.upto.back().returned + chain_.upto.back().times.*back_ +
+             least_messages(chain_, crossings(one, schedule), best)) {
   MemoryLimit limit = one.devices.limit;
   limit.bytes = bytes;
   if (!is_limited(limit)) return;
@@ -75,12 +103,12 @@ PlacedFloor::PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipe
 }
 
 double PlacedFloor::stage(int begin, int end, DeviceSpan) const {
-  const LayerSums &front = chain_.upto[at(begin)], &back = chain_.upto[at(end)], &all = chain_.upto.back();
+  const LayerSums &front = chain_.upto[at(begin)], &back = chain_.upto[at(end)];
   const LoadTerms terms{.forward = back.times.forward - front.times.forward,
                         .backward = back.times.backward - front.times.backward,
                         .awaited = back.times.*back_ - front.times.*back_,
                         .reach = back.returned + back.times.*back_,
-                        .whole = all.returned + all.times.*back_,
+                        .whole = whole_,
                         .fixed = chain_.fixed,
                         .turns = turns_};
   return stage_load(LoadKind::step_bound, terms, 0, 0);

@@ -15,8 +15,10 @@ namespace pp::plan {
 /// For searches over exactly the schedule's stages, one replica each. The case must outlive it.
 class PlacedFloor : public StageCost {
  public:
-  /// Of `pipelines` side by side, each with this schedule. `bytes`: of the largest device.
-  PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes);
+  /// Of `pipelines` side by side, each with this schedule. `bytes`: of the largest device; `best`: of all
+  /// links.
+  PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes,
+              const Link& best);
 
   /// Seconds of a step with this stage: its worker runs the stage's share of the micro-batches, and the first
   /// stage updates only when a micro-batch has come to this stage, all have run there, and the last gradient
@@ -34,6 +36,7 @@ class PlacedFloor : public StageCost {
   const Chain& chain_;
   double PassTimes::*back_;            ///< what earlier stages wait for
   double turns_;                       ///< micro-batches of a stage's copy
+  double whole_;                       ///< the way of one there and back, messages included
   std::vector<StageMemory> memories_;  ///< by stage, the last in front; empty: no limit
   double room_ = 0;                    ///< bytes of all workers
   double held_again_ = 0;  ///< micro-batches that every stage holds the inputs of, in the largest; 0: not known

@@ -14,7 +14,6 @@ enum class Origin {
   straight,       ///< the best without replicas
   anything,       ///< any partition that fits
   less_memory,    ///< the points of a machine with less memory
-  slower_links,   ///< the points of a machine with slower links
   near_optima,    ///< partitions near the best objective
   device_list,    ///< the points on an ordered list of devices
 };

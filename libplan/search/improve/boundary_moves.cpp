@@ -133,6 +133,13 @@ std::int64_t operations_of(const Finalist& finalist) {
   return operations + kPrice * finalist.workers();
 }
 
+/// Sets the step of a finalist with an assignment, as the first pipeline says it.
+void price_step(Finalist& finalist, const PricingContext& context) {
+  const PricedStages priced = price_stages(context, all_pipelines(finalist, Copies::first));
+  finalist.prediction.step = simulated_step(priced, finalist.assignment, context,
+                                            first_share(context.model.scale, finalist.pipelines));
+}
+
 /// Climbs from a priced finalist.
 class BoundaryMoves {
  public:
@@ -155,26 +162,30 @@ class BoundaryMoves {
   }
 
   /// Stages that need not run again keep what they save, stage by stage, where that is faster and fits; or all
-  /// but as many first blocks.
-  void keep_activations() {
+  /// but as many first blocks. Whether any do.
+  bool keep_activations() {
     from_ = Programs::search;
+    std::ranges::fill(open_, 1);
     if (!context_.graph.recompute_blocks.empty()) return keep_blocks();
+    bool any = false;
     for (std::size_t s = 0; s < climb_.best().again.size(); ++s) {
       Finalist other = like_best();
       other.again[s] = {};
-      climb_.attempt(std::move(other));
+      any |= climb_.attempt(std::move(other));
     }
+    return any;
   }
 
  private:
-  void keep_blocks() {
+  bool keep_blocks() {
     const std::vector<std::vector<int>> layers = climb_.best().assignment.stage_layers;
     const int most = most_blocks(context_.graph, layers);
     for (int count = 0; count <= most; ++count) {
       Finalist other = like_best();
       other.again = first_blocks(context_.graph, layers, count);
-      if (climb_.attempt(std::move(other))) return;
+      if (climb_.attempt(std::move(other))) return true;
     }
+    return false;
   }
 
   /// What price() reads of it: its prediction is as long as its programs.
@@ -191,9 +202,7 @@ class BoundaryMoves {
   bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
     operations -= operations_of(best);
     arrange(other, context_, request_, from_);
-    const PricedStages priced = price_stages(context_, all_pipelines(other, Copies::first));
-    other.prediction.step =
-        simulated_step(priced, other.assignment, context_, first_share(context_.model.scale, other.pipelines));
+    price_step(other, context_);
     if (best.short_by <= Bytes(0) && other.rounded_step() >= best.rounded_step()) return false;
     simulate(other, context_, request_);
     return rank(other) < rank(best);
@@ -270,10 +279,11 @@ class BoundaryMoves {
   Climb climb_;
 };
 
-/// The best of the partitions that it may start from, priced.
-std::vector<Finalist> best_starts(Finalist finalist, const PricingContext& context,
-                                  const PlanRequest& request) {
-  constexpr std::size_t kClimbs = 2;
+/// The best of the partitions that it may start from, as the first pipeline says it, if their step is below
+/// `worth`: those that fit first.
+std::vector<Finalist> priced_starts(Finalist finalist, const PricingContext& context,
+                                    const PlanRequest& request, double worth) {
+  constexpr std::ptrdiff_t kClimbs = 2;  // starts that are worth a climb
   std::vector<Finalist> starts;
   const std::vector<Candidate> others = std::exchange(finalist.starts, {});
   starts.push_back(std::move(finalist));
@@ -283,48 +293,72 @@ std::vector<Finalist> best_starts(Finalist finalist, const PricingContext& conte
     start.origin = other.origin;
   }
   for (Finalist& start : starts) {
+    if (is_searched(*start.schedule)) start.assignment.programs = zero_bubble_programs("zb-h2", start);
     arrange(start, context, request, Programs::keep);
-    simulate(start, context, request);
+    price_step(start, context);
   }
+  std::erase_if(starts, [&](const Finalist& start) { return start.prediction.step.count() >= worth; });
+  std::ranges::stable_sort(starts, {}, &Finalist::rounded_step);
+  std::ptrdiff_t fitting = 0, simulated = 0;
+  for (; simulated < std::ssize(starts) && fitting < kClimbs; ++simulated) {
+    Finalist& start = starts[static_cast<std::size_t>(simulated)];
+    simulate(start, context, request);
+    fitting += start.short_by <= Bytes(0) ? 1 : 0;
+  }
+  starts.erase(starts.begin() + simulated, starts.end());
   std::ranges::stable_sort(starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); });
-  starts.erase(starts.begin() + std::min(std::ssize(starts), std::ptrdiff_t{kClimbs}), starts.end());
+  starts.erase(starts.begin() + std::min(std::ssize(starts), kClimbs), starts.end());
   return starts;
 }
 
-/// From a start whose step is at most `hopeful`, while operations are left.
-void climb(Finalist& start, const PricingContext& context, const PlanRequest& request, double hopeful,
+void climb(Finalist& start, const PricingContext& context, const PlanRequest& request,
            std::int64_t& operations) {
-  if (start.prediction.step.count() > hopeful || operations <= 0) return;
   if (is_searched(*start.schedule)) {
     arrange(start, context, request, Programs::search);
     simulate(start, context, request);
   }
   BoundaryMoves moves(start, context, request, operations);
-  if (request.cuts.empty()) moves.move();
-  if (!whole_mode(start.recompute)) moves.keep_activations();
+  const bool free = request.cuts.empty();
+  if (free) moves.move();
+  if (!whole_mode(start.recompute) && moves.keep_activations() && free) moves.move();
+}
+
+/// The best that is reached from any start.
+Finalist climbed(std::vector<Finalist> starts, const PricingContext& context, const PlanRequest& request,
+                 std::int64_t& operations) {
+  std::int64_t left = std::min(operations, kMostOperations);
+  operations -= left;
+  for (Finalist& start : starts) {
+    if (left > 0) climb(start, context, request, left);
+  }
+  operations += left;
+  return std::move(*std::ranges::min_element(
+      starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }));
 }
 
 }  // namespace
 
-bool settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best,
-                   double worth) {
-  constexpr double kFar = 1.25;  // boundaries move a step by a few percent, and so does a search for an order
-  constexpr double kAgain = 4. / 3;  // what running all again costs, backward being about twice a forward
+bool price_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double worth) {
   const std::optional<Recompute> mode = whole_mode(finalist.recompute);
   if (mode != Recompute::never)
     finalist.again =
         whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
-  if (is_searched(*finalist.schedule)) finalist.assignment.programs = zero_bubble_programs("zb-h2", finalist);
-  const double hopeful = mode ? kFar * best : kFar * kAgain * best;
-  std::vector<Finalist> starts = best_starts(std::move(finalist), context, request);
-  std::int64_t operations = kMostOperations;
-  for (Finalist& start : starts) climb(start, context, request, hopeful, operations);
-  finalist = std::move(*std::ranges::min_element(
-      starts, [](const Finalist& a, const Finalist& b) { return rank(a) < rank(b); }));
-  if (finalist.pipelines == 1 || finalist.short_by > Bytes(0)) return true;
-  if (finalist.prediction.step.count() > worth) return false;
-  simulate_all(finalist, context, request);
+  std::vector<Finalist> starts = priced_starts(std::move(finalist), context, request, worth);
+  if (starts.empty()) return false;
+  finalist = std::move(starts.front());
+  if (starts.size() > 1)
+    finalist.starts.push_back({.partition = starts[1].partition, .origin = starts[1].origin});
+  if (finalist.pipelines > 1 && finalist.short_by <= Bytes(0)) simulate_all(finalist, context, request);
   return true;
+}
+
+void improve_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                    std::int64_t& operations) {
+  Finalist start = finalist.unpriced();
+  start.again = finalist.again;
+  finalist =
+      climbed(priced_starts(std::move(start), context, request, kInfinity), context, request, operations);
+  if (finalist.pipelines > 1 && finalist.short_by <= Bytes(0)) simulate_all(finalist, context, request);
 }
 
 }  // namespace pp::plan

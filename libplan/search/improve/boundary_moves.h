@@ -6,14 +6,17 @@
 
 namespace pp::plan {
 
-/// Prices a finalist and moves one boundary by a few layers at a time while that makes the step faster; a start
-/// far slower than `best` is not improved. Programs that follow the costs (auto-zb) are kept while boundaries
-/// move and searched for again where they stop, as long as that helps. With recompute, stages run again as a
-/// whole: all, and with `automatic` then fewer, as long as it fits. Sets assignment and prediction, and
-/// short_by when a worker's simulated peak exceeds its device. Pipelines side by side are improved by the first
-/// of them, which says nothing of their meeting on links; then all are simulated, unless the first alone takes
-/// longer than `worth`: false.
-bool settle_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double best,
-                   double worth);
+/// Prices the best of the partitions that a finalist may start from: sets assignment and prediction, and
+/// short_by when a worker's simulated peak exceeds its device. With recompute, stages run again as a whole:
+/// all. Pipelines side by side are judged by the first of them, which says nothing of their meeting on links;
+/// then all are simulated. False: every step is `worth` or more.
+bool price_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double worth);
+
+/// Moves one boundary of a priced finalist by a few layers at a time while that makes the step faster and
+/// operations are left. Programs that follow the costs (auto-zb) are kept while boundaries move and searched
+/// for again where they stop, as long as that helps. With recompute `automatic`, stages that have room stop
+/// running again.
+void improve_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request,
+                    std::int64_t& operations);
 
 }  // namespace pp::plan

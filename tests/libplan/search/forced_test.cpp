@@ -1,5 +1,4 @@
-// Whatever an option is forced to (of stages per worker: one or two), a request that leaves it open finds a
-// plan that is as fast, within 0.1 %.
+// Whatever an option is forced to, a request that leaves it open finds a plan that is as fast, within 0.1 %.
 #include <limits>
 #include <string>
 #include <vector>
@@ -41,7 +40,7 @@ std::vector<std::pair<std::string, PlanRequest>> forced(const Profile& profile, 
   for (int replicas = 1; replicas <= devices; ++replicas)
     add("most replicas " + std::to_string(replicas),
         [&](PlanRequest& request) { request.max_replicas = replicas; });
-  for (int chunks = 1; chunks <= 2; ++chunks)
+  for (int chunks = 1; chunks <= layers; ++chunks)
     add("chunks " + std::to_string(chunks), [&](PlanRequest& request) { request.chunks_per_worker = chunks; });
   for (const RecomputeMode mode : {RecomputeMode::never, RecomputeMode::always})
     add("recompute", [&](PlanRequest& request) { request.recompute = mode; });

@@ -72,6 +72,7 @@ TEST_CASE("as many pipelines as --replicas says, of as many workers") {
   PlanRequest looped;
   looped.mini_batch = looped.micro_batches.emplace(8);
   looped.schedule = "interleaved";
+  looped.chunks_per_worker = 2;
   looped.replicas = {2, 2};
   const Plan two = planned(equal_layers(6), 8, looped);
   CHECK(two.workers.size() == 4);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libplan/request/request.h"
-#include "libplan/search/passes.h"
+#include "libplan/search/best_first.h"
 #include "libplan/search/planner.h"
 
 namespace pp::plan::test {

@@ -80,10 +80,11 @@ TEST_CASE("no partition is faster or holds less than its floor, and the floor is
         const std::int64_t peak = peak_of(plan);
         request.memory_limit = Bytes(peak);
         const Cluster cluster = make_cluster(kWorkers);
+        const Link link = fastest_links(cluster).messages;
         for_each_case(profile, cluster, make_graph(profile), request, [&](const PlanCase& one) {
           const Schedule schedule = placed_schedule(request, one.schedule, 4, kWorkers).value();
-          const PlacedFloor floor(one, schedule, 1, peak);
-          const PlacedFloor below(one, schedule, 1, peak - 1);
+          const PlacedFloor floor(one, schedule, 1, peak, link);
+          const PlacedFloor below(one, schedule, 1, peak - 1, link);
           bool all_below = true;
           for (int s = 0, begin = 0; s < example.stages; ++s) {
             const int end = s + 1 < example.stages ? cuts[at(s)] : kLayers;
@@ -108,7 +109,7 @@ bool has_room(const Profile& profile, const PlanRequest& request, int workers, i
     const Schedule schedule = placed_schedule(request, one.schedule, one.batch.micro_batches, workers).value();
     SearchSpace space = one.space;
     space.exact_stages = stages;
-    room = room && PlacedFloor(one, schedule, 1, bytes).has_room_again(space);
+    room = room && PlacedFloor(one, schedule, 1, bytes, {}).has_room_again(space);
   });
   return room;
 }

@@ -1,7 +1,10 @@
 // The choice over everything a request leaves open: schedule, micro-batches, layer order, partition, devices.
-// Every search feeds one shortlist of finalists; the simulator decides. Everything is searched on fewer
-// devices, too (the first ones of the list, unless a placement that spreads stages over nodes is asked for;
-// large models: on some counts), so that more devices do not do worse.
+// One loop over what is open, by the least step that may come of it: cases by their bound, partitions by their
+// objective, priced plans, whose neighbours are tried, by their step. What comes of each is open in turn; what
+// cannot beat the best plan is closed.
+//
+// Everything is searched on fewer devices, too (the first ones of the list, unless a placement that spreads
+// stages over nodes is asked for; large models: on some counts), so that more devices do not do worse.
 #pragma once
 
 #include <optional>
@@ -18,13 +21,13 @@ struct SearchOutcome {
   std::string_view short_schedule{};  ///< that of the best attempt
   std::string_view endless{};         ///< Shortlist::endless()
   double bound = 0;                   ///< seconds per step; no plan of the searched family is faster
-  std::string bound_holds{};          ///< Collected::bound_holds
+  std::string bound_holds{};          ///< `any layer order`: what the bound is over; empty: the searched orders
   int orders = 0;                     ///< distinct layer orders of one case
   int batches = 0;
   int schedules = 0;
-  int placed_schedules = 0;     ///< Collected::placed_schedules
-  bool equal_replicas = false;  ///< Collected::equal_replicas
-  bool exact = true;            ///< Collected::exact
+  int placed_schedules = 0;     ///< of them: those that place their stages themselves
+  bool equal_replicas = false;  ///< alone were searched for some of the others: a large machine
+  bool exact = true;            ///< of the others every partition was searched, whatever devices it gets
   bool cut_short = false;       ///< the observer of the request stopped the search
   int candidates = 0;
   int improved = 0;                          ///< of `ranked`, by local moves

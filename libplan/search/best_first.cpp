@@ -1,0 +1,360 @@
+#include "libplan/search/best_first.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "libplan/cost/constants.h"
+#include "libplan/request/device_orders.h"
+#include "libplan/request/machine.h"
+#include "libplan/search/candidates/chain_case.h"
+#include "libplan/search/candidates/placed.h"
+#include "libplan/search/shortlist.h"
+
+namespace pp::plan {
+namespace {
+
+constexpr std::size_t kDrawnOrders = 64;
+
+/// Numbers of devices that are searched: of large models those whose binary form has ones in its first three
+/// places only, so that a large machine costs a few dozen searches and not hundreds.
+bool is_searched(int layers, int devices) {
+  const auto count = static_cast<unsigned>(devices);
+  return is_small(layers, devices) || std::bit_width(count) - std::countr_zero(count) <= 3;
+}
+
+class BestFirst {
+ public:
+  BestFirst(const Profile& profile, const Cluster& cluster, const PlanGraph& graph, const PlanRequest& request)
+      : profile_(profile),
+        cluster_(cluster),
+        graph_(graph),
+        request_(request),
+        all_(static_cast<int>(cluster.devices.size())),
+        shortlist_(profile, cluster, graph, request),
+        equal_places_(!order_matters(cluster, usable_bytes(cluster, request, SharedMemory::parts))) {
+    stop_.goes_on = [this] { return goes_on(request_, progress()); };
+  }
+
+  SearchOutcome run() {
+    add_part(all_);
+    answer(Quick::seed);  // what all is measured against
+    while (!shortlist_.stops(devices_) && !stopped_ && step()) {
+    }
+    if (shortlist_.best() == kInfinity && (stopped_ || shortlist_.cut_short())) finish();
+    return outcome();
+  }
+
+ private:
+  /// What is open.
+  struct Case {
+    std::unique_ptr<OpenCase> open;
+    MachinePart* part;
+    bool looked = false;  ///< at its points: what they misjudge is left
+  };
+  struct Candidate {
+    Finalist finalist;
+    int devices;  ///< that its search had
+    bool misjudged;
+  };
+  struct Start {
+    std::size_t priced;
+    int devices;
+  };
+  using Open = std::variant<Case, Candidate, Start>;
+  /// By the least step that may come of each, in turn where equal.
+  using Queue = std::map<std::pair<double, std::int64_t>, Open>;
+
+  SearchProgress progress() const {
+    SearchProgress progress{devices_, {}};
+    if (shortlist_.best() < kInfinity) progress.best = Seconds(shortlist_.best());
+    return progress;
+  }
+
+  void push(double least, Open open) { open_.emplace(std::pair(least, next_++), std::move(open)); }
+
+  /// What is first until there is a plan: a partition, then what has short searches.
+  Queue::iterator promising() {
+    const auto rank = [](const auto& entry) {
+      const auto* const one = std::get_if<Case>(&entry.second);
+      return one == nullptr ? 0 : dynamic_cast<const ChainCase*>(one->open.get()) != nullptr ? 1 : 2;
+    };
+    return std::ranges::min_element(open_, {}, rank);
+  }
+
+  /// False: nothing is left that may win.
+  bool step() {
+    const int fewer = next_part();
+    const double least = fewer > 0 ? work_ / fewer : kInfinity;
+    const bool first = open_.empty() || (least < open_.begin()->first.first && shortlist_.best() < kInfinity);
+    if (fewer > 0 && first && least < shortlist_.best()) return add_part(fewer), true;
+    if (open_.empty()) return add_drawn_orders();
+    const auto node = open_.extract(shortlist_.best() < kInfinity ? open_.begin() : promising());
+    if (auto* const one = std::get_if<Case>(&node.mapped())) visit(std::move(*one), node.key().first);
+    if (auto* const one = std::get_if<Candidate>(&node.mapped())) visit(std::move(*one));
+    if (const auto* const one = std::get_if<Start>(&node.mapped())) visit(*one);
+    return true;
+  }
+
+  void visit(Case one, double least) {
+    OpenCase& open = *one.open;
+    devices_ = one.part->devices();
+    const double best = shortlist_.best() * (1 + kTie);
+    // What cannot win is still listed.
+    const double limit = open.bound() <= best || shortlist_.is_full() ? best : shortlist_.far();
+    // A closer look is for what comes near the best, and a search for what is not far from it.
+    const double far = (one.looked ? kNear : kFar) * best;
+    try {
+      if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
+      if (open.refine(best)) return push(open.bound(), std::move(one));
+      std::vector<Finalist> found =
+          open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
+      if (found.empty()) return close(open);
+      double promised = kInfinity;
+      for (Finalist& finalist : found) {
+        const double may_be = std::max(finalist.estimate, finalist.bound);
+        promised = std::min(promised, may_be);
+        push(may_be, Candidate{std::move(finalist), devices_, one.looked});
+      }
+      found_ = one.looked = true;
+      push(promised, std::move(one));
+    } catch (const SearchStopped&) {
+      stopped_ = true;
+      push(open.bound(), std::move(one));
+    }
+  }
+
+  /// With those that follow, as long as they are candidates, too.
+  void visit(Candidate one) {
+    constexpr std::size_t kMost = 8;
+    std::vector<Finalist> finalists;
+    std::vector<int> devices;
+    const auto take = [&](Candidate& candidate) {
+      if (!shortlist_.takes(candidate.finalist, candidate.devices, candidate.misjudged)) return;
+      finalists.push_back(std::move(candidate.finalist));
+      devices.push_back(candidate.devices);
+    };
+    take(one);
+    while (finalists.size() < kMost && !open_.empty()) {
+      auto* const next = std::get_if<Candidate>(&open_.begin()->second);
+      if (next == nullptr) break;
+      take(*next);
+      open_.erase(open_.begin());
+    }
+    for (std::size_t begin = 0; begin < finalists.size();) {
+      const std::size_t before = shortlist_.priced().size();
+      const int here = devices[begin];
+      begin += shortlist_.price_some(std::span(finalists).subspan(begin));
+      for (std::size_t i = before; i < shortlist_.priced().size(); ++i) {
+        push(shortlist_.priced()[i].ranked_step(), Start{i, here});
+      }
+    }
+  }
+
+  void visit(const Start& one) {
+    devices_ = one.devices;
+    shortlist_.climb(one.priced, one.devices);
+  }
+
+  void close(const OpenCase& open) {
+    closed_ = std::min(closed_, open.proven());
+    if (!refusal_) refusal_ = open.refusal();
+  }
+
+  /// A part of the machine knows nothing of the nodes beyond it, over which some placements spread the stages;
+  /// parts of a large one are searched with it.
+  bool is_worth_searching(int devices) const {
+    const bool spread = request_.placement == Placement::scatter || request_.placement == Placement::fresh;
+    if (spread || !is_searched(graph_.size(), devices)) return false;
+    if (request_.even_nodes && !has_equal_nodes(first_devices(cluster_, devices))) return false;
+    // Of a large machine, whose parts are searched with it unless plans use all of one: until there is a plan.
+    if (!is_large(graph_.size(), devices)) return true;
+    return request_.even_nodes && shortlist_.best() == kInfinity;
+  }
+
+  /// The most devices that are worth a search and had none; 0: none. What fits on no number of devices does not
+  /// fit on fewer, unless plans use all of them.
+  int next_part() const {
+    const bool nothing_fits = open_.empty() && !found_ && !any_placed_;
+    if (nothing_fits && !request_.even_nodes) return 0;
+    int devices = least_part_ - 1;
+    while (devices > 0 && !is_worth_searching(devices)) --devices;
+    return devices;
+  }
+
+  void add_part(int devices) {
+    least_part_ = devices;
+    MachinePart& part =
+        parts_.emplace_back(first_devices(cluster_, devices), graph_, request_, devices == all_);
+    part.for_each_case(profile_, [&](PlanCase one) {
+      if (devices == all_) count(one);
+      work_ = std::min(work_, all_work(one));
+      add_case(part, std::move(one));
+    });
+    merged_.clear();
+  }
+
+  void add_case(MachinePart& part, PlanCase one) {
+    if (places_stages(one.schedule)) {
+      any_placed_ = true;
+    } else if (!one.fresh) {
+      merged_[at(one.search)]->add(one.schedule);
+      return;
+    }
+    one.space.stop = stop_;
+    const bool chain = !places_stages(one.schedule);
+    if (chain && one.search == 0) merged_.clear();
+    for (std::unique_ptr<OpenCase>& open : open_cases(part, std::move(one))) {
+      if (chain) merged_.push_back(static_cast<ChainCase*>(open.get()));
+      const double bound = open->bound();
+      push(bound, Case{std::move(open), &part});
+    }
+  }
+
+  void count(const PlanCase& one) {
+    orders_.insert(one.order.name);
+    batches_.insert(one.batch.sizes);
+    schedules_.insert(one.schedule.name);
+    if (places_stages(one.schedule)) placed_.insert(one.schedule.name);
+    outcome_.equal_replicas |= !places_stages(one.schedule) && one.space.aligned;
+  }
+
+  /// The pipelines of more orders of a small branching model, for schedules that fit in none of the usual ones.
+  bool add_drawn_orders() {
+    if (std::exchange(drawn_, true) || !parts_.front().free_order || !is_small(graph_.size(), all_))
+      return false;
+    const std::string schedules = unplanned_schedules();
+    if (schedules.empty()) return false;
+    for (std::vector<int>& order : drawn_orders(graph_, kDrawnOrders)) {
+      PlanRequest& request = requests_.emplace_back(request_);
+      request.schedule = schedules;
+      request.layer_order = std::move(order);
+      MachinePart& part = parts_.emplace_back(cluster_, graph_, request, false);
+      part.for_each_case(profile_, [&](PlanCase one) {
+        if (!places_stages(one.schedule)) add_case(part, std::move(one));
+      });
+      merged_.clear();
+    }
+    return true;
+  }
+
+  /// Of those that leave the placement to the planner and take the micro-batches; joined by commas.
+  std::string unplanned_schedules() const {
+    const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
+    std::string names;
+    for (const ScheduleRow* row : planned_schedules(profile_, request_)) {
+      if (places_stages(*row) || shortlist_.steps().contains(row) ||
+          std::ranges::count(unpriced, row->name) > 0)
+        continue;
+      names.append(names.empty() ? "" : ",").append(row->name);
+    }
+    return names;
+  }
+
+  /// Something to answer with: what is open is priced until a plan fits, then what takes no long search.
+  void finish() {
+    for (auto& [key, open] : open_) {
+      if (auto* const one = std::get_if<Candidate>(&open)) answer({std::move(one->finalist)});
+      if (shortlist_.best() < kInfinity) return;
+    }
+    answer(Quick::anything);
+  }
+
+  /// What is found quickly of one case after another, until a plan fits or that takes long: the observer may
+  /// have ended the search by then.
+  void answer(Quick how) {
+    int looks = 50'000;  // a probe takes one for every layer
+    const StopSign enough{[&] { return --looks > 0; }};
+    try {
+      for (auto open = open_.begin(); open != open_.end() && shortlist_.best() == kInfinity; ++open)
+        if (const auto* const one = std::get_if<Case>(&open->second)) answer(one->open->quick(how, enough));
+    } catch (const SearchStopped&) {
+    }
+  }
+
+  /// Prices them, the promising first, until one fits. The others are open.
+  void answer(std::vector<Finalist> finalists) {
+    std::ranges::stable_sort(finalists, {}, &Finalist::estimate);
+    for (Finalist& finalist : finalists) {
+      if (shortlist_.best() < kInfinity) {
+        const double may_be = std::max(finalist.estimate, finalist.bound);
+        push(may_be, Candidate{std::move(finalist), all_, false});
+        continue;
+      }
+      if (!shortlist_.takes(finalist, all_, false)) continue;
+      const std::size_t before = shortlist_.priced().size();
+      shortlist_.price_some(std::span(&finalist, 1));
+      for (std::size_t i = before; i < shortlist_.priced().size(); ++i)
+        push(shortlist_.priced()[i].ranked_step(), Start{i, all_});
+    }
+  }
+
+  SearchOutcome outcome() {
+    outcome_.cut_short = stopped_ || shortlist_.cut_short();
+    outcome_.bound = closed_;
+    for (const auto& [key, open] : open_) {
+      if (const auto* const one = std::get_if<Case>(&open))
+        outcome_.bound = std::min(outcome_.bound, one->open->proven());
+    }
+    const bool equal = equal_memories(cluster_, request_);
+    if (parts_.front().free_order && equal) outcome_.bound_holds = "any layer order";
+    outcome_.orders = static_cast<int>(orders_.size());
+    outcome_.batches = static_cast<int>(batches_.size());
+    outcome_.schedules = static_cast<int>(schedules_.size());
+    outcome_.placed_schedules = static_cast<int>(placed_.size());
+    outcome_.exact = equal_places_ && !outcome_.equal_replicas;
+    outcome_.short_by = shortlist_.short_by();
+    outcome_.short_schedule = shortlist_.short_schedule();
+    outcome_.endless = shortlist_.endless();
+    outcome_.candidates = shortlist_.candidates();
+    outcome_.improved = shortlist_.improved();
+    const bool only_placed = placed_.size() == schedules_.size();
+    outcome_.ranked = std::move(shortlist_).ranked();
+    if (outcome_.ranked.empty() && only_placed && !outcome_.short_by && refusal_) throw *refusal_;
+    for (const ScheduleRow* row : requested_schedules(request_)) outcome_.left_out.push_back(row->name);
+    for (const ScheduleRow* row : planned_schedules(profile_, request_))
+      std::erase(outcome_.left_out, row->name);
+    outcome_.unpriced = unpriced_schedules(profile_, request_);
+    return std::move(outcome_);
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const PlanGraph& graph_;
+  const PlanRequest& request_;
+  const int all_;
+  Shortlist shortlist_;
+  StopSign stop_;
+  std::list<PlanRequest> requests_;
+  std::list<MachinePart> parts_;
+  Queue open_;
+  std::int64_t next_ = 0;
+  std::vector<ChainCase*> merged_;  ///< PlanCase::search
+  bool equal_places_;
+  int least_part_ = 0, devices_ = all_;
+  double work_ = kInfinity;    ///< seconds of compute of all micro-batches at the least, on one device
+  double closed_ = kInfinity;  ///< the least OpenCase::proven() of what is closed
+  bool found_ = false, any_placed_ = false, drawn_ = false, stopped_ = false;
+  std::set<std::string_view> orders_, schedules_, placed_;
+  std::set<std::vector<int>> batches_;
+  std::optional<Error> refusal_;
+  SearchOutcome outcome_;
+};
+
+}  // namespace
+
+SearchOutcome search_plans(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                           const PlanRequest& request) {
+  if (request.even_nodes && !has_equal_nodes(cluster))
+    return search_plans(profile, with_equal_nodes(cluster), graph, request);
+  return BestFirst(profile, cluster, graph, request).run();
+}
+
+}  // namespace pp::plan
