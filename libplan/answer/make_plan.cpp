@@ -84,6 +84,7 @@ auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, 
 /// What plans of the profile say of its estimate.
 void tell(Plan& plan, const Profile& profile) {
   plan.context_degree = profile.context_parallel.degree;
+  plan.expert_degree = profile.expert_parallel.degree;
   plan.training.products = profile.products;
 }
 void tell(RankedPlans& plans, const Profile& profile) {

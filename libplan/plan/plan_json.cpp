@@ -172,6 +172,7 @@ Alternative read_alternative(ObjectReader& reader) {
     alternative.cores_per_device = small_integer(reader, "cores_per_device", 1);
   if (reader.has("tensor_degree")) alternative.tensor_degree = small_integer(reader, "tensor_degree", 1);
   if (reader.has("context_degree")) alternative.context_degree = small_integer(reader, "context_degree", 1);
+  if (reader.has("expert_degree")) alternative.expert_degree = small_integer(reader, "expert_degree", 1);
   return alternative;
 }
 
@@ -184,6 +185,7 @@ Json to_json(const Alternative& alternative) {
   if (alternative.cores_per_device > 0) json["cores_per_device"] = alternative.cores_per_device;
   if (alternative.tensor_degree > 0) json["tensor_degree"] = alternative.tensor_degree;
   if (alternative.context_degree > 0) json["context_degree"] = alternative.context_degree;
+  if (alternative.expert_degree > 0) json["expert_degree"] = alternative.expert_degree;
   return json;
 }
 
@@ -193,6 +195,7 @@ Machine read_machine(ObjectReader& reader) {
   machine.cores_per_device = small_integer(reader, "cores_per_device");
   if (reader.has("tensor_degree")) machine.tensor_degree = small_integer(reader, "tensor_degree", 1);
   if (reader.has("context_degree")) machine.context_degree = small_integer(reader, "context_degree", 1);
+  if (reader.has("expert_degree")) machine.expert_degree = small_integer(reader, "expert_degree", 1);
   machine.profile_hash = reader.text("profile_hash");
   if (reader.has("step_s")) machine.step = seconds(reader, "step_s");
   if (reader.has("plan")) machine.plan = reader.text("plan");
@@ -206,6 +209,7 @@ Json to_json(const Machine& machine) {
             {"profile_hash", machine.profile_hash}};
   if (machine.tensor_degree > 1) json["tensor_degree"] = machine.tensor_degree;
   if (machine.context_degree > 1) json["context_degree"] = machine.context_degree;
+  if (machine.expert_degree > 1) json["expert_degree"] = machine.expert_degree;
   if (machine.step) json["step_s"] = machine.step->count();
   if (!machine.plan.empty()) json["plan"] = machine.plan;
   if (!machine.verdict.empty()) json["verdict"] = machine.verdict;
@@ -250,6 +254,7 @@ Plan read_plan(ObjectReader& reader) {
     reader.objects("machines", [&](ObjectReader& m) { plan.machines.push_back(read_machine(m)); });
   if (reader.has("tensor_degree")) plan.tensor_degree = small_integer(reader, "tensor_degree", 1);
   if (reader.has("context_degree")) plan.context_degree = small_integer(reader, "context_degree", 1);
+  if (reader.has("expert_degree")) plan.expert_degree = small_integer(reader, "expert_degree", 1);
   if (reader.has("peak_flops_per_s"))
     plan.peak_flops_per_s = reader.number("peak_flops_per_s", {.min = 1e6, .max = 1e18});
   if (reader.has("throughput")) reader.raw("throughput");  // follows from the rest; printed for programs
@@ -284,6 +289,7 @@ Json to_json(const Plan& plan) {
   if (!plan.machines.empty()) json["machines"] = array_json(plan.machines);
   if (plan.tensor_degree > 1) json["tensor_degree"] = plan.tensor_degree;
   if (plan.context_degree > 1) json["context_degree"] = plan.context_degree;
+  if (plan.expert_degree > 1) json["expert_degree"] = plan.expert_degree;
   if (plan.peak_flops_per_s) json["peak_flops_per_s"] = *plan.peak_flops_per_s;
   return json;
 }

@@ -14,7 +14,8 @@ constexpr std::array kPlanningRows{
         "context? {text}, model model, profile_hash? text, cluster_hash? text, training training, "
         "schedule schedule, devices [device_place], levels? [level], stages [stage], tied? [tied], workers "
         "[worker], predicted? predicted, certificate? certificate, alternatives? [alternative], calibration? "
-        "calibration, machines? [machine], tensor_degree? size, context_degree? size, peak_flops_per_s? "
+        "calibration, machines? [machine], tensor_degree? size, context_degree? size, expert_degree? size, "
+        "peak_flops_per_s? "
         "positive, throughput? "
         "object"},
     ObjectRow{
@@ -36,7 +37,7 @@ constexpr std::array kPlanningRows{
     ObjectRow{"alternative",
               "schedule text, stages text, replicas text, micro_batches size, step_s number, peak_bytes count, "
               "recompute? text, why_not text, expected_step_s? number, cores_per_device? size, "
-              "tensor_degree? size, context_degree? size"},
+              "tensor_degree? size, context_degree? size, expert_degree? size"},
     ObjectRow{"calibration",
               "reports [text], least_factor number, largest_factor number, layers? [layer_correction], loss? "
               "layer_correction, updates? [update_correction], devices? [measured_speed]"},
@@ -45,11 +46,12 @@ constexpr std::array kPlanningRows{
               "positive"},
     ObjectRow{"update_correction", "optimizer text, factor positive"},
     ObjectRow{"measured_speed", "device count, node text, speed positive"},
-    ObjectRow{"machine",
-              "devices size, cores_per_device count, tensor_degree? size, context_degree? size, "
-              "profile_hash text, step_s? number, "
-              "plan? text, "
-              "verdict? text"},
+    ObjectRow{
+        "machine",
+        "devices size, cores_per_device count, tensor_degree? size, context_degree? size, expert_degree? size, "
+        "profile_hash text, step_s? number, "
+        "plan? text, "
+        "verdict? text"},
     ObjectRow{
         "predicted",
         "step_s number, expected_step_s? number, makespan_s number, samples_per_s number, bubble_fraction "
