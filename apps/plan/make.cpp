@@ -159,7 +159,8 @@ plan::MachinePlans plans_for(const PlanningCase& one, const MakeOptions& options
                              one.hash,
                              timed("planning", left, request, shell, work),
                              one.profile.tensor_degree,
-                             one.profile.context_parallel.degree};
+                             one.profile.context_parallel.degree,
+                             one.profile.expert_parallel.degree};
   auto* plans = std::get_if<plan::RankedPlans>(&machine.found);
   if (plans == nullptr) return machine;
   complete(plans->best, one, request);

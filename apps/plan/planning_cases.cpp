@@ -44,13 +44,15 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (a.profile.products != b.profile.products)
     refuse(both + " profile products of different types; estimate both with the same --dtype");
   const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree ||
-                            a.profile.context_parallel.degree != b.profile.context_parallel.degree;
+                            a.profile.context_parallel.degree != b.profile.context_parallel.degree ||
+                            a.profile.expert_parallel.degree != b.profile.expert_parallel.degree;
   const bool recomputed = checkpoint_of(a.profile) != checkpoint_of(b.profile);
   if ((other_degree || recomputed) && a.profile.device.cores_per_device == b.profile.device.cores_per_device)
     return;
   if (other_degree) {
     refuse(both +
-           " differ in tensor or context degree and in cores per device; give profiles that differ in one of "
+           " differ in tensor, context or expert degree and in cores per device; give profiles that differ in "
+           "one of "
            "them");
   }
   if (a.profile.device.kind != b.profile.device.kind) {
@@ -61,7 +63,8 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (!cpu || a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
     refuse(both + " both profile the model on " +
            (cpu ? "devices of " + cores_text(a) : std::string(name_of(a.profile.device.kind)) + " devices") +
-           ", with the same tensor and context degree and recomputation; profiles that compete differ in one "
+           ", with the same tensor, context and expert degree and recomputation; profiles that compete differ "
+           "in one "
            "of these: "
            "give one alone");
   }

@@ -79,6 +79,9 @@ std::string alternatives_table(const Plan& plan) {
   if (cores) columns.insert(columns.begin() + 3, {"cores"});
   const bool contexts =
       std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.context_degree > 1; });
+  const bool experts =
+      std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.expert_degree > 1; });
+  if (experts) columns.insert(columns.begin() + 3, {"experts"});
   if (contexts) columns.insert(columns.begin() + 3, {"context"});
   if (groups) columns.insert(columns.begin() + 3, {"tensor"});
   cli::Table table(columns);
@@ -93,6 +96,7 @@ std::string alternatives_table(const Plan& plan) {
                                    cli::cell(mib(other.peak)),
                                    other.why_not};
     if (cores) cells.insert(cells.begin() + 3, std::to_string(other.cores_per_device));
+    if (experts) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.expert_degree)));
     if (contexts) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.context_degree)));
     if (groups) cells.insert(cells.begin() + 3, std::to_string(other.tensor_degree));
     table.add(std::move(cells));
@@ -176,6 +180,7 @@ std::string plan_description(const Plan& plan) {
                       counted(plan.training.micro_batches, "micro-batch");
   if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
   if (plan.context_degree > 1) title += ", context groups of " + std::to_string(plan.context_degree);
+  if (plan.expert_degree > 1) title += ", experts over " + std::to_string(plan.expert_degree) + " GPUs";
   if (plan.training.products) title += ", products in " + std::string(name_of(*plan.training.products));
   if (plan.training.precision != plan::Precision::plain)
     title += ", precision " + std::string(name_of(plan.training.precision));

@@ -24,12 +24,14 @@ struct EstimateOptions {
   std::string output;
   std::string sizes = "1,2,4,8,16";
   std::optional<RunType> dtype;
-  int tensor = 1, context_parallel = 1;
+  int tensor = 1, context_parallel = 1, expert_parallel = 1;
+  std::optional<double> imbalance;
   bool whole_positions = false;
   std::string checkpoint{name_of(profile::Checkpoint::none)};
   int context = 0;
   std::string tensor_link, tensor_latency;
   std::string context_link, context_latency;
+  std::string expert_link, expert_latency;
 };
 
 /// What the command line says of it, by `--tensor-link` or `--context-link`, the rest from the device's file.
@@ -70,11 +72,17 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
       .dtype = type_for(options, device),
       .tensor_degree = options.tensor,
       .context_degree = options.context_parallel,
+      .expert_degree = options.expert_parallel,
+      .expert_imbalance = options.imbalance,
       .sequence_parallel = !options.whole_positions,
       .checkpoint = cli::typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
       .trainer = load_trainer(options.trainer, device.kind),
       .tensor_link = link_of("--tensor", options.tensor_link, options.tensor_latency, device),
-      .context_link = link_of("--context", options.context_link, options.context_latency, device)};
+      .context_link = link_of("--context", options.context_link, options.context_latency, device),
+      .expert_link = link_of("--expert", options.expert_link, options.expert_latency, device)};
+  if (!(options.imbalance.value_or(1) >= 1 && options.imbalance.value_or(1) <= 1000))
+    throw Error(ErrorKind::usage, "--expert-imbalance " + std::to_string(*options.imbalance) +
+                                      ": must be from 1, tokens in equal parts, to 1000");
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -124,6 +132,20 @@ void add_group_options(const cli::Command& command, EstimateOptions& options) {
       .check(cli::whole_number(1))
       .type_name("INT")
       .group(group);
+  command
+      .add_option(
+          "--expert-parallel", options.expert_parallel,
+          "devices that have a part of every mixture's experts each: several of these groups, with samples of "
+          "their own, or a part of one")
+      .check(cli::whole_number(1))
+      .type_name("INT")
+      .group(group);
+  command
+      .add_option("--expert-imbalance", options.imbalance,
+                  "tokens of the device whose experts get most of them, relative to the mean")
+      .type_name("FACTOR")
+      .group(group)
+      .default_str("the trainer's");
   const auto add_link = [&](const std::string& of, std::string& rate, std::string& latency) {
     command
         .add_option(of + "-link", rate,
@@ -138,6 +160,7 @@ void add_group_options(const cli::Command& command, EstimateOptions& options) {
   };
   add_link("--tensor", options.tensor_link, options.tensor_latency);
   add_link("--context", options.context_link, options.context_latency);
+  add_link("--expert", options.expert_link, options.expert_latency);
 }
 
 }  // namespace
@@ -166,7 +189,8 @@ void add_estimate(const cli::Command& app, cli::Shell& shell) {
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
   command
       .add_option("--micro-batch-sizes", options->sizes,
-                  "samples per micro-batch, rising; auto: 1, 2, 4, ... as long as every layer fits the device")
+                  "samples per micro-batch (of each such group), rising; auto: 1, 2, 4, ... as long as every "
+                  "layer fits the device")
       .type_name("LIST");
   command
       .add_option_function(

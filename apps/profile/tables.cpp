@@ -153,6 +153,8 @@ std::string profile_summary(const Profile& profile) {
     text += ", of each of " + std::to_string(profile.tensor_degree) + " devices that share every layer";
   if (const int context = profile.context_parallel.degree; context > 1)
     text += ", with a part of the positions in each of " + std::to_string(context) + " groups";
+  if (const int experts = profile.expert_parallel.degree; experts > 1)
+    text += ", with experts divided by " + std::to_string(experts);
   text += "\n";
   text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
           cli::shown(profile.device.name);

@@ -153,16 +153,16 @@ std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t l
   const OptimizerCost optimizer =
       optimizer_cost(problem.profile, request.optimizer, request.optimizer_state_ratio, request.precision);
   const bool shares = request.shard != ShardChoice::none;
-  const StageKeeping keeping{.state_ratio = optimizer.state_ratio,
-                             .gradient_ratio = optimizer.gradient_ratio,
-                             .sharers = shares ? static_cast<int>(problem.cluster.devices.size()) : 1};
+  const StageKeeping keeping{.optimizer = optimizer,
+                             .sharers = shares ? static_cast<int>(problem.cluster.devices.size()) : 0};
   std::int64_t most = 0;
   const GraphLayer* worst = nullptr;
   for (const GraphLayer& layer : problem.graph.layers) {
     const StageContents contents{.parameters = layer.parameter_bytes,
                                  .buffers = layer.buffer_bytes,
                                  .frozen = layer.frozen_bytes,
-                                 .gradients = layer.trained_bytes()};
+                                 .gradients = layer.trained_bytes(),
+                                 .experts = layer.expert_bytes};
     const std::int64_t needed = stage_bytes(contents, keeping).total() + request.context_bytes.value;
     if (needed > most) most = needed, worst = &layer;
   }

@@ -42,20 +42,28 @@ struct OptimizerCost {
   double beside = 1;          ///< where each profiled device updates a whole model at once, at least 1
   double new_version = 1;     ///< where passes hold the weights before
   double gradient_ratio = 1;  ///< bytes of gradients per byte of trained parameters
-  /// Members of a device with the same weights (ContextGroup): they divide what replicas share. Seconds for
-  /// each byte that they add up among each other.
-  int members = 1;
-  double sum_per_byte = 0;
+  /// Members of a device with the same weights (ContextGroup), and with the same experts: they divide what
+  /// replicas share. Seconds for each byte that they add up among each other.
+  int members = 1, expert_members = 1;
+  double sum_per_byte = 0, expert_sum_per_byte = 0;
 
-  /// Devices that divide the state among so many sharing replicas: 1, where replicas share nothing.
-  int state_sharers(int replicas) const { return replicas > 1 ? replicas * members : 1; }
-  Reduction reduction(double gradients, double trained, bool sharded) const {
-    return {gradients / members, trained / members, sharded};
+  /// What each member has of them.
+  double each(const TrainedBytes& bytes) const {
+    return (bytes.all - bytes.experts) / members + bytes.experts / expert_members;
   }
-  /// Seconds of an update and of the members' sum in front of it.
-  double update(double trained, int sharing) const {
-    return update_per_byte * trained / state_sharers(sharing) + update_fixed +
-           sum_per_byte * Reduction{gradient_ratio * trained, trained, sharing > 1}.bytes();
+  /// The same of so many sharing replicas; all, where they share nothing: 0.
+  double held(const TrainedBytes& bytes, int replicas) const {
+    return replicas > 0 ? each(bytes) / replicas : bytes.all;
+  }
+  /// `uses`: bytes of gradients beyond one for each trained byte.
+  Reduction reduction(const TrainedBytes& trained, double uses, bool sharded) const {
+    return {gradient_ratio * (each(trained) + uses / members), each(trained), sharded};
+  }
+  /// Seconds of an update by so many sharing replicas, and of the members' sum in front of it.
+  double update(const TrainedBytes& trained, int sharing) const {
+    const double summed = Reduction{gradient_ratio, 1, sharing > 0}.bytes();
+    return update_per_byte * held(trained, sharing) + update_fixed +
+           summed * (sum_per_byte * (trained.all - trained.experts) + expert_sum_per_byte * trained.experts);
   }
 };
 
@@ -134,14 +142,19 @@ struct Chain {
     return before(end).times.forward - before(begin).times.forward + fixed.forward;
   }
   /// Of a share of the weights, where replicas divide the update.
-  double stage_update(int begin, int end, int sharers = 1) const {
-    return optimizer.update(static_cast<double>(trained(begin, end)), sharers);
+  double stage_update(int begin, int end, int sharers = 0) const {
+    return optimizer.update(trained_bytes(begin, end), sharers);
+  }
+  TrainedBytes trained_bytes(int begin, int end) const {
+    const LayerSums &front = before(begin), &back = before(end);
+    return {static_cast<double>(back.trained() - front.trained()),
+            static_cast<double>(back.experts - front.experts)};
   }
   std::int64_t trained(int begin, int end) const { return before(end).trained() - before(begin).trained(); }
   /// Of every gradient, as passed on and added up: each use of a parameter has one.
   Reduction reduction(int begin, int end, bool sharded) const {
-    return optimizer.reduction(optimizer.gradient_ratio * static_cast<double>(gradients(begin, end)),
-                               static_cast<double>(trained(begin, end)), sharded);
+    return optimizer.reduction(trained_bytes(begin, end),
+                               static_cast<double>(gradients(begin, end) - trained(begin, end)), sharded);
   }
   std::int64_t gradients(int begin, int end) const { return before(end).gradients - before(begin).gradients; }
   double stage_compute(int begin, int end) const {

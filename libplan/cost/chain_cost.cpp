@@ -102,7 +102,7 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
   const PassTimes passes = chain_.passes(begin, end, chain_.crowding(begin, end, replicas));
   LoadTerms terms{.forward = passes.forward,
                   .backward = passes.backward,
-                  .update = chain_.stage_update(begin, end, sharded_ ? replicas : 1),
+                  .update = chain_.stage_update(begin, end, sharded_ ? replicas : 0),
                   .fixed = chain_.fixed,
                   .slowness = on.slowness,
                   .turns = on.turns,

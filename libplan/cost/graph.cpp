@@ -76,7 +76,8 @@ PlanGraph make_graph(const Profile& profile) {
                             .consumers = {},
                             .parameter_bytes = layer.parameters.value,
                             .frozen_bytes = (layer.parameters - trained_bytes(layer)).value,
-                            .buffer_bytes = layer.buffers.value});
+                            .buffer_bytes = layer.buffers.value,
+                            .expert_bytes = layer.experts.value});
   }
   for (int i = 0; i < graph.size(); ++i) {
     for (const TensorSource& source : model.layers[at(i)].sources) {

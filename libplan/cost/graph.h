@@ -26,6 +26,7 @@ struct GraphLayer {
   /// Each use of a parameter has a gradient of its own until the update.
   std::int64_t gradient_bytes() const { return trained_bytes() + borrowed_bytes; }
   std::int64_t buffer_bytes = 0;
+  std::int64_t expert_bytes = 0;  ///< the trained part that fewer devices have (LayerProfile::experts)
 };
 
 struct PlanGraph {

@@ -9,6 +9,11 @@
 
 namespace pp::plan {
 
+/// Bytes of trained weights, or of their gradients or state.
+struct TrainedBytes {
+  double all = 0, experts = 0;  ///< experts: the part of `all` (ExpertGroup)
+};
+
 /// How far a device (`own`) and its node (`beside`) are filled with the model: the shares of
 /// LayerPrice::crowded and LayerPrice::beside that a stage pays, in [0, 1].
 struct Crowding {
@@ -24,11 +29,14 @@ struct LayerSums {
   std::int64_t parameters = 0;
   std::int64_t frozen = 0;     ///< the part of them that is not trained
   std::int64_t gradients = 0;  ///< one for each use of a trained parameter
+  std::int64_t experts = 0;    ///< the part of trained() that experts are (ExpertGroup)
   std::int64_t buffers = 0, saved = 0;
   std::int64_t waiting = 0;  ///< between I and W, of the layers where it was measured
   int unmeasured = 0;        ///< the others
 
   std::int64_t trained() const { return parameters - frozen; }
+  /// By what replicas share: the first part with all members of each, experts with some.
+  TrainedBytes trained_bytes() const { return {static_cast<double>(trained()), static_cast<double>(experts)}; }
   /// Of every pass, what a stage takes that is crowded so far.
   PassTimes passes(const Crowding& share) const { return times + share.own * crowded + share.beside * beside; }
 
@@ -36,6 +44,7 @@ struct LayerSums {
     times += other.times, crowded += other.crowded, beside += other.beside, first += other.first;
     returned += other.returned;
     parameters += other.parameters, frozen += other.frozen, gradients += other.gradients;
+    experts += other.experts;
     buffers += other.buffers, saved += other.saved, waiting += other.waiting;
     unmeasured += other.unmeasured;
     return *this;
@@ -44,6 +53,7 @@ struct LayerSums {
     times -= other.times, crowded -= other.crowded, beside -= other.beside, first -= other.first;
     returned -= other.returned;
     parameters -= other.parameters, frozen -= other.frozen, gradients -= other.gradients;
+    experts -= other.experts;
     buffers -= other.buffers, saved -= other.saved, waiting -= other.waiting;
     unmeasured -= other.unmeasured;
     return *this;
@@ -69,6 +79,7 @@ inline LayerSums sums_of(const GraphLayer& layer, const LayerPrice& price) {
   sums.frozen = layer.frozen_bytes;
   sums.gradients = layer.gradient_bytes();
   sums.buffers = layer.buffer_bytes;
+  sums.experts = layer.expert_bytes;
   return sums;
 }
 

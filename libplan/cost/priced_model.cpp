@@ -174,8 +174,11 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, st
     if (measured->new_version) cost.new_version = times_as_long(*measured->new_version);
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
-  cost.members = profile.context_parallel.degree;
-  cost.sum_per_byte = profile.context_parallel.sum_s_per_byte;
+  const ExpertGroup& experts = profile.expert_parallel;
+  cost.members = group_size(profile) / profile.tensor_degree;
+  cost.expert_members = group_size(profile) / experts.degree;
+  cost.sum_per_byte = std::max(profile.context_parallel.sum_s_per_byte, experts.sum_s_per_byte);
+  cost.expert_sum_per_byte = experts.expert_sum_s_per_byte;
   const bool half_gradients = profile.trainer && profile.trainer->gradients == GradientType::weights;
   return precision == Precision::mixed
              ? with_master(cost, static_cast<double>(size_of(profile.dtype)), half_gradients)

@@ -133,6 +133,7 @@ StageContents StageMemory::least_contents(const StageRange& stage) const {
           .buffers = back.buffers - front.buffers,
           .frozen = back.frozen - front.frozen,
           .gradients = back.gradients - front.gradients,
+          .experts = back.experts - front.experts,
           .saved = back.saved - front.saved};  // no more than saved and input together
 }
 
@@ -153,9 +154,8 @@ StageKeeping StageMemory::keeping(int replicas, int window, bool runs_again) con
           .in_flight = window,
           .smaller = smaller_of(replicas, window),
           .scale = in_flight_.batch.bytes,
-          .state_ratio = chain_.optimizer.state_ratio,
-          .gradient_ratio = chain_.optimizer.gradient_ratio,
-          .sharers = chain_.optimizer.state_sharers(in_flight_.sharded ? replicas * in_flight_.pipelines : 1),
+          .optimizer = chain_.optimizer,
+          .sharers = in_flight_.sharded ? replicas * in_flight_.pipelines : 0,
           .runs_again = runs_again};
 }
 
@@ -276,8 +276,11 @@ StageBytes stage_bytes(const StageContents& contents, const StageKeeping& keepin
   StageBytes part;
   const std::int64_t trained = contents.parameters - contents.frozen;
   part.weights = contents.parameters + contents.buffers;
-  part.gradients = whole_bytes(keeping.gradient_ratio * static_cast<double>(contents.gradients));
-  part.optimizer = whole_bytes(keeping.state_ratio * static_cast<double>(trained) / keeping.sharers);
+  part.gradients = whole_bytes(keeping.optimizer.gradient_ratio * static_cast<double>(contents.gradients));
+  part.optimizer =
+      whole_bytes(keeping.optimizer.state_ratio *
+                  keeping.optimizer.held({static_cast<double>(trained), static_cast<double>(contents.experts)},
+                                         keeping.sharers));
   part.versions = whole_bytes((keeping.versions - 1.0) * static_cast<double>(part.weights - contents.frozen));
   part.in_flight = keeping.in_flight;
   part.smaller = keeping.smaller;

@@ -50,6 +50,7 @@ struct StageContents {
   std::int64_t parameters = 0, buffers = 0;
   std::int64_t frozen = 0;     ///< the part of `parameters` that is not trained
   std::int64_t gradients = 0;  ///< one for each use of a trained parameter
+  std::int64_t experts = 0;    ///< the part of what is trained that experts are
   std::int64_t saved = 0;      ///< from F to B
   std::int64_t entering = 0;   ///< the part of `saved` that is a tensor of another stage
   std::int64_t received = 0;   ///< from other stages, each tensor once
@@ -60,13 +61,13 @@ struct StageContents {
 };
 
 struct StageKeeping {
-  int versions = 1;                            ///< of the weights
-  int in_flight = 1;                           ///< micro-batches
-  int smaller = 0;                             ///< of them
-  double scale = 1;                            ///< bytes of a smaller one, relative to the others
-  double state_ratio = 1, gradient_ratio = 1;  ///< OptimizerCost
-  int sharers = 1;                             ///< devices that divide the optimizer's state
-  bool runs_again = false;                     ///< some layers, from all that the stage received
+  int versions = 1;   ///< of the weights
+  int in_flight = 1;  ///< micro-batches
+  int smaller = 0;    ///< of them
+  double scale = 1;   ///< bytes of a smaller one, relative to the others
+  OptimizerCost optimizer = {};
+  int sharers = 0;          ///< replicas that divide the optimizer's state; 0: none
+  bool runs_again = false;  ///< some layers, from all that the stage received
 };
 
 /// Bytes of one stage by part, as they are added up.

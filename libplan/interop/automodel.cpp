@@ -58,6 +58,7 @@ detail::TrainerNotes automodel_notes(const Plan& plan) {
 
 TrainerExport export_automodel(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
+  detail::refuse_mixture(plan, kAutoModelName);
   detail::Lane lane = detail::lane_of(plan, kAutoModelName);
   const auto modules = detail::stage_modules(plan, kAutoModelName, lost);
   const bool again = all_again(plan, lane, lost);

@@ -189,6 +189,7 @@ LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row) {
   for (std::size_t l = row.begins[0]; l < row.end_of(0); ++l) {
     const Layer& layer = model.graph.layers[l];
     if (is_product(layer) && !has_heads(layer)) sizes.feed_forward = last_size(model.layers[l].inputs.front());
+    if (const std::int64_t hidden = number_of(layer, "hidden"); hidden > 0) sizes.feed_forward = hidden;
     if (!has_heads(layer)) continue;
     sizes.heads = number_of(layer, "num_heads");
     sizes.key_value_heads = number_of(layer, "num_key_value_heads");

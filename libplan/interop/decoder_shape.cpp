@@ -173,7 +173,19 @@ class DecoderReader {
                              integer(said, "rotary_original_length") == 8192;
   }
 
+  void read_experts(const Layer& layer) {
+    const Attributes& said = layer.attributes;
+    shape_.gated = true;
+    shape_.activation = choice<GateActivation>(said, "activation");
+    shape_.experts = integer(said, "num_experts");
+    shape_.experts_per_token = integer(said, "experts_per_token");
+    if (boolean(said, "correction") || boolean(said, "bias") || !boolean(said, "normalised") ||
+        integer(said, "groups") > 1)
+      throw OtherForm{layer.name + " has corrected scores, biases, groups, or shares that do not add up to 1"};
+  }
+
   void read_feed_forward() {
+    if (const Layer* mixture = take_if("mixture_of_experts")) return read_experts(*mixture);
     const Layer& up = take("linear");
     const Layer* gate = take_if("linear");
     shape_.feed_forward_bias = boolean(up.attributes, "bias");

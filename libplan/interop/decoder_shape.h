@@ -29,6 +29,7 @@ struct DecoderShape {
   bool usual_scaling = true;       ///< llama3: its factors 1 and 4 of 8,192 positions
   std::int64_t position_rows = 0;  ///< learned positions: rows of their table
   double attention_dropout = 0, hidden_dropout = 0;
+  std::int64_t experts = 0, experts_per_token = 0;  ///< of a mixture in every block
   bool operator==(const DecoderShape&) const = default;
 };
 

@@ -144,6 +144,10 @@ std::string group_arguments(const Plan& plan) {
             (detail::splits_sequence(plan) ? "--sequence-parallel\n" : "");
   }
   if (plan.context_degree > 1) text += argument("context-parallel-size", plan.context_degree);
+  if (detail::mixture_of(plan) != nullptr) {
+    text += argument("expert-model-parallel-size", plan.expert_degree) +
+            "--expert-tensor-parallel-size 1\n--moe-token-dispatcher-type alltoall\n";
+  }
   return text;
 }
 
@@ -246,7 +250,8 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
       {"arguments.txt", argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
                             "--pipeline-model-parallel-layout " + layout + "\n" +
                             argument("num-layers", row.size()) +
-                            argument("micro-batch-size", training.mini_batch / training.micro_batches) +
+                            argument("micro-batch-size",
+                                     training.mini_batch / training.micro_batches / groups_of_samples(plan)) +
                             argument("global-batch-size", training.mini_batch) + group_arguments(plan) + ranks +
                             recompute + precision + overlap_arguments(plan)},
       {"model.txt", sizes.arguments + optimizer},
@@ -294,6 +299,13 @@ void add_sizes(Arguments& out, const LanguageSizes& sizes, const DecoderShape& s
   if (sizes.key_value_heads > 0 && sizes.key_value_heads != sizes.heads) {
     out.flag("group-query-attention");
     out.set("num-query-groups", sizes.key_value_heads);
+  }
+  if (shape.experts > 0) {
+    out.set("num-experts", shape.experts);
+    out.set("moe-router-topk", shape.experts_per_token);
+    out.set("moe-ffn-hidden-size", sizes.feed_forward);
+    out.flag("moe-grouped-gemm");
+    out.unsaid("how the load of experts is balanced (--moe-router-load-balancing-type, --moe-aux-loss-coeff)");
   }
   if (!sizes.tied) out.flag("untie-embeddings-and-output-weights");
 }

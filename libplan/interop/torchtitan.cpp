@@ -227,6 +227,7 @@ detail::TrainerNotes torchtitan_notes(const Plan& plan, const detail::Lane& lane
 
 TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
+  detail::refuse_mixture(plan, kTorchTitanName);
   detail::Lane lane = detail::lane_of(plan, kTorchTitanName);
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kTorchTitanName);

@@ -10,6 +10,7 @@
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/text.h"
 
 namespace pp::plan::detail {
@@ -185,6 +186,18 @@ bool splits_sequence(const Plan& plan) {
   return plan.tensor_degree > 1 && (said == plan.context.end() || said->second == "true");
 }
 
+const Layer* mixture_of(const Plan& plan) {
+  const auto found = std::ranges::find(plan.model.layers, kExpertsOp, &Layer::op);
+  return found == plan.model.layers.end() ? nullptr : &*found;
+}
+
+void refuse_mixture(const Plan& plan, const std::string& trainer) {
+  if (const Layer* mixture = mixture_of(plan))
+    refuse_plan(trainer,
+                "layer " + mixture->name +
+                    " is a mixture of experts, which is exported for Megatron-LM alone (--for megatron)");
+}
+
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost) {
   const Training& training = plan.training;
   if (training.memory_format != MemoryFormat::contiguous)
@@ -287,8 +300,9 @@ std::string trainer_readme(const Plan& plan, const Lane& lane, const TrainerNote
   std::string text = "# " + plan.model.name + " for " + notes.trainer + "\n\n| | |\n|---|---|\n";
   text += "| GPUs | " + std::to_string(processes.nodes) + " x " + std::to_string(processes.per_node) + " |\n";
   text += "| pipeline, data, tensor, context degree | " + std::to_string(lane.programs.size()) + ", " +
-          std::to_string(lane.replicas()) + ", " + std::to_string(plan.tensor_degree) + ", " +
-          std::to_string(plan.context_degree) + " |\n";
+          std::to_string(lane.replicas() * groups_of_samples(plan)) + ", " +
+          std::to_string(plan.tensor_degree) + ", " + std::to_string(plan.context_degree) + " |\n";
+  if (plan.expert_degree > 1) text += "| expert degree | " + std::to_string(plan.expert_degree) + " |\n";
   text += "| mini-batch | " + std::to_string(plan.training.mini_batch) + " samples in " +
           counted(plan.training.micro_batches, "micro-batch") + " |\n";
   text += promise(plan) + "\n```\n" + notes.launch + "```\n";

@@ -91,6 +91,10 @@ struct Carried {
   bool recomputing = true;  ///< blocks that a profile counts as recomputed (is_checkpointed())
   bool products = false;    ///< of a narrow type
 };
+/// The first mixture of experts; null: there is none.
+const Layer* mixture_of(const Plan& plan);
+/// For trainers to which no mixture is exported.
+void refuse_mixture(const Plan& plan, const std::string& trainer);
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
 
 /// The class of torch.optim: `AdamW`.

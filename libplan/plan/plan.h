@@ -182,7 +182,7 @@ struct Alternative {
   std::string why_not;
   std::optional<Seconds> expected_step = std::nullopt;  ///< as Prediction's
   int cores_per_device = 0;                             ///< where several Plan::machines competed; else 0
-  int tensor_degree = 0, context_degree = 0;            ///< the same
+  int tensor_degree = 0, context_degree = 0, expert_degree = 0;  ///< the same
   bool operator==(const Alternative&) const = default;
 };
 
@@ -222,10 +222,10 @@ struct Machine {
   int devices = 1;
   int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
-  std::optional<Seconds> step;                ///< of its best plan; nothing: none fits
-  std::string plan;                           ///< that plan in a line
-  std::string verdict;                        ///< a sentence; empty: of the machine of the plan
-  int tensor_degree = 1, context_degree = 1;  ///< of each device
+  std::optional<Seconds> step;  ///< of its best plan; nothing: none fits
+  std::string plan;             ///< that plan in a line
+  std::string verdict;          ///< a sentence; empty: of the machine of the plan
+  int tensor_degree = 1, context_degree = 1, expert_degree = 1;  ///< of each device
   bool operator==(const Machine&) const = default;
 };
 
@@ -249,6 +249,7 @@ struct Plan {
   /// GPUs of each of `devices`, which share every layer by splitting its tensors; bytes are of one of them.
   int tensor_degree = 1;
   int context_degree = 1;  ///< groups of so many GPUs that each have a part of the positions (ContextGroup)
+  int expert_degree = 1;   ///< GPUs that each have a part of a mixture's experts (ExpertGroup)
   std::optional<double> peak_flops_per_s = std::nullopt;  ///< ProfiledDevice's, of the type trained in
   bool operator==(const Plan&) const = default;
 };
@@ -266,7 +267,13 @@ std::string replicas_text(const Plan& plan);
 std::string stages_text(const Plan& plan);
 
 /// GPUs of each device.
-inline int group_size(const Plan& plan) { return plan.tensor_degree * plan.context_degree; }
+inline int group_size(const Plan& plan) {
+  return pp::group_size(plan.tensor_degree, plan.context_degree, plan.expert_degree);
+}
+/// Tensor and context groups of a device, which divide each micro-batch by samples.
+inline int groups_of_samples(const Plan& plan) {
+  return group_size(plan) / (plan.tensor_degree * plan.context_degree);
+}
 /// Devices times group_size(): what the cluster has, whether the plan uses it or not.
 int gpu_count(const Plan& plan);
 

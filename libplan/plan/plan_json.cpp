@@ -246,6 +246,7 @@ constexpr Object kAlternative{
     optional<&Alternative::cores_per_device>("cores_per_device", {.min = 1}),
     optional<&Alternative::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Alternative::context_degree>("context_degree", {.min = 1}),
+    optional<&Alternative::expert_degree>("expert_degree", {.min = 1}),
 };
 
 constexpr NumberRange kFactors{.min = 1e-6, .max = 1e6};
@@ -290,6 +291,7 @@ constexpr Object kMachine{
     key<&Machine::profile_hash>("profile_hash"),
     optional<&Machine::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Machine::context_degree>("context_degree", {.min = 1}),
+    optional<&Machine::expert_degree>("expert_degree", {.min = 1}),
     optional<&Machine::step>("step_s"),
     optional<&Machine::plan>("plan"),
     optional<&Machine::verdict>("verdict"),
@@ -318,6 +320,7 @@ constexpr Object kPlan{
     optional<&Plan::machines>("machines", kMachine),
     optional<&Plan::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Plan::context_degree>("context_degree", {.min = 1}),
+    optional<&Plan::expert_degree>("expert_degree", {.min = 1}),
     optional<&Plan::peak_flops_per_s>("peak_flops_per_s", {1e6, 1e18}),
     looked_at<Plan>("throughput", kThroughput),
 };

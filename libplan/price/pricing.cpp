@@ -187,6 +187,7 @@ StageContents contents_of(const StagePricing& pricing, int stage) {
                          .buffers = sums.buffers,
                          .frozen = sums.frozen,
                          .gradients = sums.gradients,
+                         .experts = sums.experts,
                          .saved = sums.saved,
                          .entering = chain.entering_bytes(begin, end),
                          .received = chain.in_bytes(begin, end),
@@ -317,14 +318,13 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
   const LayerSums sums = pricing.chain.total(pricing.begins[at(stage)], pricing.begins[at(stage) + 1]);
   const StageContents contents = contents_of(pricing, stage);
   const bool sharded = assignment.shard == Shard::optimizer;
-  const int sharers = sharded ? static_cast<int>(assignment.stage_workers[at(stage)].size()) : 1;
+  const int sharers = sharded ? static_cast<int>(assignment.stage_workers[at(stage)].size()) : 0;
   StageCosts costs = layer_costs(pricing, sums, stage, share);
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
                                  assignment.micro_batches);
   set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
-                                          .state_ratio = context.optimizer.state_ratio,
-                                          .gradient_ratio = context.optimizer.gradient_ratio,
-                                          .sharers = context.optimizer.state_sharers(sharers),
+                                          .optimizer = context.optimizer,
+                                          .sharers = sharers,
                                           .runs_again = reruns_layers || has_recompute(assignment, stage)}));
   if (reruns_layers) {
     const std::vector<RecomputeUnit> units = recompute_units(
@@ -335,7 +335,8 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
   const std::int64_t trained = contents.parameters - contents.frozen;
   const std::vector<int> devices = devices_of(assignment, {stage});
   const double speed = slowest_speed(context.cluster, devices);
-  costs.update = Seconds(context.optimizer.update(static_cast<double>(trained), sharers));
+  const TrainedBytes bytes{static_cast<double>(trained), static_cast<double>(contents.experts)};
+  costs.update = Seconds(context.optimizer.update(bytes, sharers));
   const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
   costs.update *=
       new_version ? context.optimizer.new_version : 1 + share.beside * (context.optimizer.beside - 1);
@@ -350,8 +351,8 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
       costs.update += server_wait(context, assignment, costs, devices, trained);
     return costs;
   }
-  const Reduction reduction = context.optimizer.reduction(static_cast<double>(costs.gradients.value),
-                                                          static_cast<double>(trained), sharded);
+  const Reduction reduction =
+      context.optimizer.reduction(bytes, static_cast<double>(contents.gradients - trained), sharded);
   costs.all_reduce = all_reduce_time(context.cluster, devices, reduction);
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
     costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);

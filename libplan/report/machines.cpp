@@ -35,12 +35,14 @@ std::string slower_text(Seconds step, Seconds best) {
 /// `2 devices of 1 core`, `4 groups of 2 GPUs`
 std::string text_of(const MachinePlans& machine) {
   const std::string one = machine.cores_per_device == 0 ? "GPU" : "device";
-  const int context = machine.context_degree;
-  if (const int group = machine.tensor_degree * context; group > 1) {
-    return counted(machine.devices, "group") + " of " + counted(group, one) +
-           (context > 1 ? " (tensor " + std::to_string(machine.tensor_degree) + ", context " +
-                              std::to_string(context) + ")"
-                        : "");
+  const int context = machine.context_degree, experts = machine.expert_degree;
+  if (const int group = pp::group_size(machine.tensor_degree, context, experts); group > 1) {
+    std::string parts;
+    if (context > 1 || experts > 1) {
+      parts = " (tensor " + std::to_string(machine.tensor_degree) + ", context " + std::to_string(context) +
+              (experts > 1 ? ", experts " + std::to_string(experts) : "") + ")";
+    }
+    return counted(machine.devices, "group") + " of " + counted(group, one) + parts;
   }
   if (machine.cores_per_device == 0) return counted(machine.devices, one);
   return counted(machine.devices, "device") + " of " + counted(machine.cores_per_device, "core");
@@ -62,7 +64,8 @@ Machine entry(const MachinePlans& best, const MachinePlans& machine) {
                 .plan = {},
                 .verdict = {},
                 .tensor_degree = machine.tensor_degree,
-                .context_degree = machine.context_degree};
+                .context_degree = machine.context_degree,
+                .expert_degree = machine.expert_degree};
   if (const RankedPlans* plans = plans_of(machine)) {
     entry.step = plans->best.predicted.step;
     entry.plan = plan_summary(plans->best);
@@ -91,9 +94,11 @@ Alternative alternative(const Plan& other) {
 /// Says which machine the alternative is of.
 void place(Alternative& alternative, const MachinePlans& machine) {
   alternative.cores_per_device = machine.cores_per_device;
-  if (machine.cores_per_device != 0 && machine.tensor_degree * machine.context_degree == 1) return;
+  const int group = pp::group_size(machine.tensor_degree, machine.context_degree, machine.expert_degree);
+  if (machine.cores_per_device != 0 && group == 1) return;
   alternative.tensor_degree = machine.tensor_degree;
   if (machine.context_degree > 1) alternative.context_degree = machine.context_degree;
+  if (machine.expert_degree > 1) alternative.expert_degree = machine.expert_degree;
 }
 
 std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans> machines) {

@@ -158,7 +158,8 @@ std::string plan_summary(const Alternative& other) {
       summary(other.schedule, other.stages, other.replicas, other.micro_batches, other.recompute);
   if (other.tensor_degree > 0) {
     return text + " of tensor degree " + std::to_string(other.tensor_degree) +
-           (other.context_degree > 1 ? ", context degree " + std::to_string(other.context_degree) : "");
+           (other.context_degree > 1 ? ", context degree " + std::to_string(other.context_degree) : "") +
+           (other.expert_degree > 1 ? ", expert degree " + std::to_string(other.expert_degree) : "");
   }
   if (other.cores_per_device == 0) return text;
   return text + " on devices of " + counted(other.cores_per_device, "core");
@@ -192,8 +193,9 @@ std::vector<WhatIf> what_if(const Plan& plan, const Profile& profile, const Clus
                             const PlanRequest& request, MemoryLimits memory) {
   constexpr double kMoreMemory = 1.1;
   Changes changes(profile);
-  const std::string unit =
-      group_size(plan) > 1 ? (plan.context_degree > 1 ? "group" : "tensor group") : "device";
+  const std::string unit = group_size(plan) == 1                   ? "device"
+                           : group_size(plan) > plan.tensor_degree ? "group"
+                                                                   : "tensor group";
   const Cluster grown = with_one_more(cluster);
   const auto added = std::ssize(grown.devices) - std::ssize(cluster.devices);
   changes.add("one more " + (added > 1 ? "node of " + counted(added, unit) : unit) + " (" +
@@ -235,7 +237,7 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
   try {
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
     Alternative alone = other;
-    alone.cores_per_device = alone.tensor_degree = alone.context_degree =
+    alone.cores_per_device = alone.tensor_degree = alone.context_degree = alone.expert_degree =
         0;  // of this machine, or its step differs
     const bool same = plan && plan_summary(*plan) == plan_summary(alone) &&
                       std::abs(plan->predicted.step / other.step - 1) < kRounding;

@@ -174,6 +174,7 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.levels = cluster.levels;
   plan.tensor_degree = profile.tensor_degree;
   plan.context_degree = profile.context_parallel.degree;
+  plan.expert_degree = profile.expert_parallel.degree;
   plan.peak_flops_per_s = profile.device.peak_flops_per_s;
   return plan;
 }

@@ -2,6 +2,7 @@
 // model as a cross-check, optimizer costs and the line through them. Times are of one micro-batch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -117,6 +118,7 @@ struct LayerProfile {
   std::vector<LayerPoint> points;  ///< ascending in micro_batch_size, the profile's sizes
   std::optional<PiperLayer> piper = std::nullopt;
   std::optional<Bytes> trained = std::nullopt;  ///< the part of `parameters` that is trained; absent: all of it
+  Bytes experts{};  ///< the trained part that members of a group have of other experts (ExpertGroup)
   bool operator==(const LayerProfile&) const = default;
 };
 
@@ -180,6 +182,15 @@ struct ContextGroup {
   bool operator==(const ContextGroup&) const = default;
 };
 
+/// Devices that have a part of a mixture's experts each and send tokens to each other (Lepikhin et al., GShard,
+/// 2020). Beyond a tensor and context group its members have samples of their own.
+struct ExpertGroup {
+  int degree = 1;
+  double sum_s_per_byte = 0;         ///< as ContextGroup's, over all members: of all weights but the experts'
+  double expert_sum_s_per_byte = 0;  ///< of experts, over the members that have the same
+  bool operator==(const ExpertGroup&) const = default;
+};
+
 struct Profile {
   Context context;
   ModelGraph model;
@@ -194,6 +205,7 @@ struct Profile {
   /// are of the group, its communication included; bytes, parameters and FLOPs those of one member.
   int tensor_degree = 1;
   ContextGroup context_parallel = {};                 ///< such groups, told likewise
+  ExpertGroup expert_parallel = {};                   ///< of a mixture of experts in a group
   std::optional<TrainerSpec> trainer = std::nullopt;  ///< whose steps are estimated
   std::vector<std::int64_t> micro_batch_sizes;        ///< ascending
   std::vector<LayerProfile> layers;                   ///< one per layer of the model, same order
@@ -209,8 +221,9 @@ struct Profile {
 };
 
 /// Devices that compute every layer together.
+inline int group_size(int tensor, int context, int experts) { return std::max(tensor * context, experts); }
 inline int group_size(const Profile& profile) {
-  return profile.tensor_degree * profile.context_parallel.degree;
+  return group_size(profile.tensor_degree, profile.context_parallel.degree, profile.expert_parallel.degree);
 }
 
 /// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the

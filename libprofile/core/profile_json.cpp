@@ -136,6 +136,11 @@ void check_trained(const LayerProfile& layer, ObjectReader& reader) {
     reader.integer("trained_parameter_bytes", {.max = layer.parameters.value});
 }
 
+void check_experts(const LayerProfile& layer, ObjectReader& reader) {
+  if (reader.has("expert_parameter_bytes"))
+    reader.integer("expert_parameter_bytes", {.max = trained_bytes(layer).value});
+}
+
 constexpr Object kLayer{
     "profiled_layer",
     key<&LayerProfile::name>("name"),
@@ -143,6 +148,8 @@ constexpr Object kLayer{
     key<&LayerProfile::parameters>("parameter_bytes"),
     check<check_trained>(),
     optional<&LayerProfile::trained>("trained_parameter_bytes"),
+    check<check_experts>(),
+    optional<&LayerProfile::experts>("expert_parameter_bytes"),
     key<&LayerProfile::buffers>("buffer_bytes"),
     key<&LayerProfile::forward_flops_per_sample>("forward_flops_per_sample"),
     key<&LayerProfile::points>("points", kPoint),
@@ -225,6 +232,23 @@ void check_context_group(const Profile& profile, ObjectReader& reader) {
   });
 }
 
+constexpr Object kExpertGroup{
+    "expert_group",
+    key<&ExpertGroup::degree>("degree", {.min = 1}),
+    key<&ExpertGroup::sum_s_per_byte>("sum_s_per_byte", {.max = 1}),
+    key<&ExpertGroup::expert_sum_s_per_byte>("expert_sum_s_per_byte", {.max = 1}),
+};
+
+/// Members of a tensor and context group have whole groups of experts, or the other way round.
+void check_expert_group(const Profile& profile, ObjectReader& reader) {
+  const int experts = profile.expert_parallel.degree,
+            others = profile.tensor_degree * profile.context_parallel.degree;
+  if (experts % others == 0 || others % experts == 0) return;
+  reader.fail("expert_parallel", "has degree " + std::to_string(experts) +
+                                     ", which must be a multiple or a divisor of " + std::to_string(others) +
+                                     ", tensor times context degree");
+}
+
 void check_autocast(const Profile& profile, ObjectReader& reader) {
   require_float32(profile.autocast, profile.dtype, reader);
 }
@@ -282,6 +306,8 @@ constexpr Object kProfile{
     optional<&Profile::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Profile::context_parallel>("context_parallel", kContextGroup),
     check<check_context_group>(),
+    optional<&Profile::expert_parallel>("expert_parallel", kExpertGroup),
+    check<check_expert_group>(),
     optional<&Profile::trainer>("trainer", kTrainerWithin),
     key<&Profile::micro_batch_sizes>("micro_batch_sizes", kSizes),
     check<check_sizes>(),

@@ -70,6 +70,16 @@ struct Recipe {
   bool operator==(const Recipe&) const = default;
 };
 
+/// How a mixture of experts is run. Its launches are counted besides.
+struct ExpertKernels {
+  double efficiency = 1;  ///< of the rate of other products, what those of experts reach
+  bool grouped = true;    ///< the experts of a device are one kernel, else one each
+  Seconds host{};         ///< that the host takes for a layer's forward, twice in its backward
+  double hidden = 0;      ///< share of the exchanges of tokens that other work hides
+  double imbalance = 1;   ///< tokens of the device with most of them, relative to the mean
+  bool operator==(const ExpertKernels&) const = default;
+};
+
 /// Without figures: free launches, kernels as the op table counts them, sums that hide nothing.
 struct TrainerSpec {
   std::string name;
@@ -89,6 +99,7 @@ struct TrainerSpec {
   double logit_bytes = 0;       ///< held for each logit besides the float32 probability that the loss keeps
   Bytes process;                ///< buffers and workspaces of a process beside the device's context
   std::vector<Recipe> recipes = {};  ///< each type once
+  ExpertKernels experts = {};
   bool operator==(const TrainerSpec&) const = default;
 };
 

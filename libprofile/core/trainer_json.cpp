@@ -25,6 +25,15 @@ constexpr Object kRecipe{
     key<&Recipe::weight_copies>("weight_copies", {.max = 2}),
 };
 
+constexpr Object kExperts{
+    "expert_kernels",
+    defaulted<&ExpertKernels::efficiency>("efficiency", {0.01, 1}),
+    defaulted<&ExpertKernels::grouped>("grouped"),
+    defaulted<&ExpertKernels::host>("host_s", {.max = 1}),
+    defaulted<&ExpertKernels::hidden>("hidden_exchange", kShare),
+    defaulted<&ExpertKernels::imbalance>("imbalance", {1, 1000}),
+};
+
 void check_recipes(const TrainerSpec& trainer, ObjectReader& reader) {
   auto recipe = trainer.recipes.begin();
   look_at_each(reader, "recipes", [&](ObjectReader& member) {
@@ -60,6 +69,7 @@ constexpr Object kTrainer{
     defaulted<&TrainerSpec::process>("process_bytes"),
     optional<&TrainerSpec::recipes>("recipes", kRecipe),
     check<check_recipes>(),
+    optional<&TrainerSpec::experts>("experts", kExperts),
     check<check_launches>(),
 };
 

@@ -62,6 +62,8 @@ struct Work {
   int product_calls = 0;  ///< how many products `products` is the sum of; 0 counts as one
   bool aligned = true;    ///< all matrices have rows of multiples of 16 bytes
   bool narrow = false;    ///< products are of the run's narrow type
+  bool full = false;      ///< products are of float32
+  Seconds host{};         ///< of the host, besides the launches
 };
 
 /// A roofline with latency: kernels * overhead + max(FLOPs, bytes), each at its rate, the first bytes of every

@@ -7,6 +7,7 @@
 
 #include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 
@@ -38,14 +39,27 @@ class Estimate {
       : model_(resolve(model)),
         device_(device),
         options_(options),
-        splits_(split_operations(model_, options.tensor_degree, options.context_degree)),
+        splits_(split_operations(model_, options.tensor_degree, options.context_degree, options.expert_degree)),
+        members_(group_size(options.tensor_degree, options.context_degree, options.expert_degree) /
+                 options.tensor_degree),
         rates_{device,
                rates_of(device, options.dtype.dtype),
                rates_of(device, options.dtype),
                options.trainer,
-               link(options.tensor_degree),
+               link(options.tensor_degree, options.tensor_link),
                options.tensor_degree,
-               options.context_link.value_or(link(options.context_degree))} {}
+               link(options.context_degree, options.context_link),
+               link(options.expert_degree, options.expert_link)} {
+    const bool experts = std::ranges::any_of(model_.graph.layers, [](const Layer& layer) {
+      const OpRow* row = find_op(layer.op);
+      return row != nullptr && row->work.kind == OpWork::Kind::experts;
+    });
+    has_experts_ = experts && members_ * options.tensor_degree > 1;
+    if (experts && options.tensor_degree > 1 && !options.sequence_parallel)
+      throw Error(ErrorKind::usage,
+                  "members of a tensor group send their positions to experts, of which each has all without "
+                  "sequence parallelism; leave out --no-sequence-parallel");
+  }
 
   Profile run() {
     Profile profile;
@@ -67,11 +81,17 @@ class Estimate {
     profile.products = options_.dtype.products;
     profile.mode = ProfileMode::estimated;
     profile.tensor_degree = options_.tensor_degree;
-    if (options_.context_degree > 1) {
-      const double ring = 2.0 * (options_.context_degree - 1) / options_.context_degree;
-      profile.context_parallel = {
-          .degree = options_.context_degree,
-          .sum_s_per_byte = (1 - options_.trainer.hidden_gradients) * ring * occupancy(1, rates_.context_link)};
+    const int context = options_.context_degree, experts = options_.expert_degree;
+    if (context > 1)
+      profile.context_parallel = {.degree = context,
+                                  .sum_s_per_byte = sum_per_byte(context, rates_.context_link)};
+    if (has_experts_) {
+      const Link& among = experts > 1 ? rates_.expert_link : rates_.context_link;
+      profile.expert_parallel = {
+          .degree = experts,
+          .sum_s_per_byte = sum_per_byte(members_, among),
+          .expert_sum_s_per_byte = sum_per_byte(members_ * options_.tensor_degree / experts,
+                                                context > 1 ? rates_.context_link : rates_.tensor_link)};
     }
     std::size_t operation = 0;
     for (int l = 0; l < model_.layer_count(); ++l) {
@@ -91,8 +111,14 @@ class Estimate {
   }
 
  private:
-  Link link(int degree) const {
+  /// The sum of gradients over so many members: what no backward hides.
+  double sum_per_byte(int members, const Link& link) const {
+    return (1 - options_.trainer.hidden_gradients) * 2.0 * (members - 1) / members * occupancy(1, link);
+  }
+
+  Link link(int degree, const std::optional<Link>& given) const {
     if (degree == 1) return {};
+    if (given) return *given;
     if (options_.tensor_link) return *options_.tensor_link;
     if (device_.tensor_link) return *device_.tensor_link;
     throw Error(ErrorKind::usage, "device " + device_.name + " does not say how the " + std::to_string(degree) +
@@ -116,20 +142,25 @@ class Estimate {
   /// Leaves what a member holds.
   void divide_parameters(LayerProfile& layer, int index, std::size_t operation) const {
     const ResolvedLayer& resolved = model_.layers[static_cast<std::size_t>(index)];
-    if (options_.tensor_degree == 1 || layer.parameter_count == 0) return;
+    const bool divided = options_.tensor_degree > 1 || options_.expert_degree > 1 || has_experts_;
+    if (!divided || layer.parameter_count == 0) return;
     const std::vector<double> held = member_elements(model_, index, splits_, operation);
-    double all = 0, trained = 0;
+    double all = 0, trained = 0, experts = 0;
     for (std::size_t p = 0; p < held.size(); ++p) {
       all += held[p];
       trained += resolved.trained[p] ? held[p] : 0;
+      experts += resolved.trained[p] && is_of_experts(resolved.parameters[p]) ? held[p] : 0;
     }
     const double size = static_cast<double>(size_of(options_.dtype.dtype));
     layer.parameter_count = std::llround(all);
     layer.parameters = rounded(all * size);
     if (layer.trained) layer.trained = rounded(trained * size);
+    layer.experts = rounded(experts * size);
   }
 
   std::vector<LayerWork> works(std::int64_t size) const {
+    ExpertKernels experts = options_.trainer.experts;
+    experts.imbalance = options_.expert_imbalance.value_or(experts.imbalance);
     return layer_work(model_, splits_,
                       {.kind = device_.kind,
                        .dtype = options_.dtype,
@@ -137,6 +168,8 @@ class Estimate {
                        .micro_batch_size = size,
                        .tensor_degree = options_.tensor_degree,
                        .context_degree = options_.context_degree,
+                       .expert_degree = options_.expert_degree,
+                       .experts = experts,
                        .sequence_parallel = options_.sequence_parallel,
                        .attention = options_.trainer.attention,
                        .elements = options_.trainer.elements,
@@ -145,22 +178,23 @@ class Estimate {
   }
 
   void choose_sizes(Profile& profile) const {
+    const std::int64_t together = members_ / options_.context_degree;  // groups with samples of their own
     if (!options_.automatic_sizes) {
       const auto& sizes = options_.micro_batch_sizes;
       if (sizes.empty() || std::ranges::adjacent_find(sizes, std::greater_equal()) != sizes.end()) {
         throw Error(ErrorKind::usage,
                     "micro-batch sizes " + to_text(sizes) + " must rise, each once; give them like 1,2,4");
       }
-      for (const std::int64_t size : sizes) add_points(profile, size, works(size));
+      for (const std::int64_t size : sizes) add_points(profile, together * size, works(together * size));
       return;
     }
-    for (std::int64_t size = 1; size <= kLargestAutomatic; size *= 2) {
+    for (std::int64_t size = together; size <= together * kLargestAutomatic; size *= 2) {
       const std::vector<LayerWork> all = works(size);
       const bool fits = std::ranges::all_of(all, [&](const LayerWork& work) {
         const double bytes = work.saved + work.output + work.workspace;
         return device_.memory.value == 0 || bytes <= static_cast<double>(profile.device.memory.value);
       });
-      if (!fits && size > 1) return;
+      if (!fits && size > together) return;
       add_points(profile, size, all);
     }
   }
@@ -216,6 +250,8 @@ class Estimate {
   const DeviceSpec& device_;
   const EstimateOptions& options_;
   std::vector<OperationSplit> splits_;
+  int members_;               ///< that have the same weights but for experts
+  bool has_experts_ = false;  ///< in a group
   PassRates rates_;
 };
 

@@ -35,6 +35,10 @@ struct EstimateOptions {
   int tensor_degree = 1;
   /// Such groups that each have a part of every sample's positions.
   int context_degree = 1;
+  /// Members that divide a mixture's experts: several of these groups together, with samples of their own, or
+  /// a part of one. `micro_batch_sizes` are of one; the profile's are of all.
+  int expert_degree = 1;
+  std::optional<double> expert_imbalance = std::nullopt;  ///< in place of the trainer's
   /// Whether they divide norms, dropout and sums by positions.
   bool sequence_parallel = true;
   Checkpoint checkpoint = Checkpoint::none;
@@ -44,6 +48,8 @@ struct EstimateOptions {
   std::optional<Link> tensor_link = std::nullopt;
   /// Between members with the same weights and other positions; by default as `tensor_link`.
   std::optional<Link> context_link = std::nullopt;
+  /// Between members with other experts; by default as `tensor_link`.
+  std::optional<Link> expert_link = std::nullopt;
 };
 
 /// Throws pp::Error: (usage) for a type that the device has no rates for, sizes that do not rise, layers that

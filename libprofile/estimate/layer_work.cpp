@@ -59,7 +59,10 @@ class Accountant {
         elements_(options.elements),
         recompute_attention_(options.recompute_attention),
         logit_bytes_(options.logit_bytes),
-        size_(static_cast<double>(options.micro_batch_size) / options.context_degree),
+        expert_degree_(options.expert_degree),
+        experts_(options.experts),
+        size_(static_cast<double>(options.micro_batch_size) * options.tensor_degree /
+              group_size(options.tensor_degree, options.context_degree, options.expert_degree)),
         others_(options.context_degree - 1),
         degree_(options.tensor_degree),
         residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1),
@@ -228,7 +231,7 @@ class Accountant {
   /// Adds one operation to its layer, and says which of its outputs have a gradient, or are another's memory.
   void add(const Operation& what, const std::vector<Tensor>& layer_inputs, const std::string& name,
            LayerWork& work, std::vector<Tensor>& outputs) {
-    if (what.row != nullptr && !what.row->runnable)
+    if (what.row != nullptr && what.row->work.kind == OpWork::Kind::unknown)
       throw Error(ErrorKind::data, "layer " + name + " is " + std::string(what.row->name) +
                                        " and has no arithmetic to estimate; give a model of real operations");
     // A call of LibTorch says its FLOPs; what it keeps are its inputs.
@@ -242,6 +245,8 @@ class Accountant {
       for (Tensor& output : outputs) output.maker = what.inputs.front().maker;
       return;
     }
+    if (kind.kind == OpWork::Kind::experts)
+      return add_experts(what, passes || what.trained > 0, layer_inputs, work, outputs);
     const double part = share_of(what);
     for (Tensor& output : outputs) output.share = output_share(what, output);
     const OpInside inside = inside_of(what, kind, part, attention_);
@@ -266,6 +271,93 @@ class Accountant {
     if (!added) largest_gradient_ = std::max(largest_gradient_, size.element * size.trained);
   }
 
+  /// A router in float32, tokens in order of their experts, exchanged and back, and the experts' products
+  /// between, of the device that gets most tokens.
+  void add_experts(const Operation& what, bool any, const std::vector<Tensor>& layer_inputs, LayerWork& work,
+                   std::vector<Tensor>& outputs) {
+    const Tensor& input = what.inputs.front();
+    outputs.front().share = input.share;
+    const auto number = [&](const char* name) { return static_cast<double>(integer(what.attributes, name)); };
+    const auto width = static_cast<double>(input.type.shape.back());
+    const double element = static_cast<double>(size_of(dtype_)), full = size_of(DType::float32);
+    const double tokens = bytes(input) / element / width, scores = tokens * number("num_experts");
+    const double sent = tokens * number("experts_per_token"), rows = experts_.imbalance * sent;
+    const double hidden = number("hidden"), trained = what.trained / what.weights;
+    const double local = number("num_experts") / expert_degree_;
+    const int others = expert_degree_ - 1;
+    const bool narrow = is_narrow(what, outputs);
+    const double ratio = narrow ? bytes_per_number(*narrow_type_) / element : 1;
+    const OpWork moving{.kernels = others > 0 && local > 1 ? 2 : 1};  // by device, then by expert
+    OpWork product{.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs};
+    OperationSize router{.work = product,
+                         .flops = 2 * scores * width,
+                         .weights = number("num_experts") * width,
+                         .trained = trained * number("num_experts") * width,
+                         .element = full,
+                         .in = full * tokens * width,
+                         .out = full * scores,
+                         .gradient = input.trained ? full * tokens * width : 0,
+                         .passes = input.trained,
+                         .full = true};
+    const OperationSize choice{.work = {.kernels = 4},
+                               .flops = 5 * scores,
+                               .in = full * scores,
+                               .out = full * scores,
+                               .kept = full * scores,
+                               .gradient = full * scores,
+                               .passes = any};
+    const auto move = [&](double in, double out) {
+      const double again = 2 * (moving.kernels - 1) * element * sent * width;
+      return OperationSize{.work = moving,
+                           .in = element * in,
+                           .out = element * out + again,
+                           .gradient = any ? element * in : 0,
+                           .passes = any};
+    };
+    product.kernels = experts_.grouped ? 1 : static_cast<int>(local);
+    product.weight_products = static_cast<int>(local);
+    const auto multiply = [&](double in, double out, bool passes) {
+      const double cast = narrow ? recipe_.cast_bytes : 0;
+      return OperationSize{.work = product,
+                           .flops = 2 * rows * in * out / experts_.efficiency,
+                           .weights = local * in * out,
+                           .trained = trained * local * in * out,
+                           .element = element,
+                           .in = element * rows * in,
+                           .out = element * rows * out,
+                           .kept = element * rows * in,
+                           .gradient = passes ? element * rows * in : 0,
+                           .passes = passes,
+                           .narrow = narrow ? ratio : 0,
+                           .cast = {cast * rows * in, cast * rows * out}};
+    };
+    const OperationSize activation{.work = {.keeps = OpWork::Keeps::inputs},
+                                   .flops = 6 * rows * hidden,
+                                   .in = element * 2 * rows * hidden,
+                                   .out = element * rows * hidden,
+                                   .kept = element * 2 * rows * hidden,
+                                   .gradient = element * 2 * rows * hidden,
+                                   .passes = any};
+    const OperationSize up = multiply(width, 2 * hidden, input.trained), down = multiply(hidden, width, any);
+    for (const OperationSize& size : {router, choice, move(tokens * width, sent * width), up, activation, down,
+                                      move(sent * width, tokens * width)}) {
+      append(work.forward, forward_work(size));
+      append(work.input_gradient, input_gradient_work(size));
+      append(work.weight_gradient, weight_gradient_work(size));
+    }
+    work.forward.front().host = experts_.host;
+    if (!work.input_gradient.empty()) work.input_gradient.front().host = 2 * experts_.host;
+    if (others > 0) work.forward_exchanges = {2, 2 * element * sent * width * others / expert_degree_};
+    if (narrow) work.copies += recipe_.weight_copies * ratio * element * (up.weights + down.weights);
+    if (!any) return;
+    work.backward_exchanges = work.forward_exchanges;
+    keep(input, layer_inputs, work);
+    // Scores and shares; what experts get, make and activate; where each token went.
+    work.saved +=
+        2 * full * scores + rows * element * (ratio * width + 2 * hidden + ratio * hidden) + 12 * sent;
+    work.workspace += element * rows * (width + 2 * hidden);
+  }
+
   static void append(std::vector<Work>& all, const std::vector<Work>& some) {
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -287,7 +379,8 @@ class Accountant {
       case MemberPart::rows:
       case MemberPart::attention:
       case MemberPart::table: return residual_;
-      case MemberPart::classes: return 1;
+      case MemberPart::classes:
+      case MemberPart::experts: return 1;
     }
     return 1;
   }
@@ -326,7 +419,8 @@ class Accountant {
   bool is_narrow(const Operation& what, const std::vector<Tensor>& outputs) const {
     if (what.row == nullptr || outputs.empty() || !in_block_[at(std::get<0>(outputs.front().maker))])
       return false;
-    return what.row->tensor == TensorSplit::matrix || what.row->tensor == TensorSplit::attention;
+    return what.row->tensor == TensorSplit::matrix || what.row->tensor == TensorSplit::attention ||
+           what.row->work.kind == OpWork::Kind::experts;
   }
 
   /// Each input once for all products that read it, what a member has of it.
@@ -419,15 +513,19 @@ class Accountant {
     return inside;
   }
 
+  void keep(const Tensor& tensor, const std::vector<Tensor>& layer_inputs, LayerWork& work) {
+    if (!kept_.insert(tensor.maker).second) return;
+    work.saved += bytes(tensor);
+    const bool own =
+        std::ranges::any_of(layer_inputs, [&](const Tensor& input) { return input.maker == tensor.maker; });
+    if (own) work.saved_input += bytes(tensor);
+  }
+
   void add_saved(const Operation& what, const std::vector<Tensor>& outputs, const OpWork& kind,
                  const OpInside& inside, const std::vector<Tensor>& layer_inputs, double narrow,
                  LayerWork& work) {
-    const auto keep = [&](const Tensor& tensor) {
-      if (!kept_.insert(tensor.maker).second) return;
-      work.saved += bytes(tensor);
-      const bool own =
-          std::ranges::any_of(layer_inputs, [&](const Tensor& input) { return input.maker == tensor.maker; });
-      if (own) work.saved_input += bytes(tensor);
+    const auto keep_all = [&](const std::vector<Tensor>& tensors) {
+      for (const Tensor& tensor : tensors) keep(tensor, layer_inputs, work);
     };
     const OpWork::Composed composed =
         elements_ == ElementKernels::composed ? kind.composed : OpWork::Composed::alike;
@@ -438,9 +536,9 @@ class Accountant {
       const Tensor& input = what.inputs.front();
       if (kept_narrow_.insert(input.maker).second) work.saved += narrow * bytes(input);
     } else if (kind.keeps == OpWork::Keeps::inputs) {
-      std::ranges::for_each(what.inputs, keep);
+      keep_all(what.inputs);
     }
-    if (kind.keeps == OpWork::Keeps::output || inside.keeps_output) std::ranges::for_each(outputs, keep);
+    if (kind.keeps == OpWork::Keeps::output || inside.keeps_output) keep_all(outputs);
     work.saved += inside_bytes(what, inside);
     if (what.split.part == MemberPart::classes || is_loss(what))
       work.saved += logit_bytes_ / static_cast<double>(size_of(dtype_)) * bytes(what.inputs.front());
@@ -465,7 +563,9 @@ class Accountant {
   ElementKernels elements_;
   bool recompute_attention_;
   double logit_bytes_;
-  double size_;                  ///< samples whose positions all members of a context group have together
+  int expert_degree_;
+  ExpertKernels experts_;
+  double size_;                  ///< samples, of which members of a tensor group have the same
   int others_;                   ///< members of it
   double degree_;                ///< members
   double residual_;              ///< share of a member of what lies between blocks

@@ -26,11 +26,19 @@ struct Gathers {
   double bytes = 0;
 };
 
+/// Tokens that a member sends to the experts of others and gets back from them (Lepikhin et al., GShard, 2020,
+/// sec. 3).
+struct Exchanges {
+  int calls = 0;
+  double bytes = 0;
+};
+
 /// Of one layer, or the loss, for one micro-batch: of one member of a tensor group.
 struct LayerWork {
   std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
   Reductions forward_reductions, backward_reductions;
   Gathers forward_gathers, backward_gathers;
+  Exchanges forward_exchanges, backward_exchanges;
   double output = 0;  ///< bytes
   /// Bytes that a member sends on: a part each, gathered there (Narayanan et al., Efficient Large-Scale
   /// Language Model Training, 2021, sec. 4.1).
@@ -52,6 +60,9 @@ struct WorkOptions {
   int tensor_degree = 1;
   /// Groups with a part of every sample's positions each.
   int context_degree = 1;
+  /// Members that divide experts between them, with samples of their own beyond the two.
+  int expert_degree = 1;
+  ExpertKernels experts = {};
   /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
   bool sequence_parallel = true;
   AttentionKernel attention = AttentionKernel::by_model;

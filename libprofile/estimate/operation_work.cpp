@@ -25,6 +25,7 @@ Work whole(const OperationSize& size, double flops, double bytes) {
   (is_product(size) ? work.products : work.vector) = flops;
   if (is_product(size) && flops > 0) work.product_calls = size.work.weight_products;
   work.narrow = size.narrow > 0;
+  work.full = size.full;
   return work;
 }
 

@@ -17,8 +17,8 @@ struct Casts {
 
 /// An operation of one member of a tensor group, for one micro-batch.
 struct OperationSize {
-  OpWork work;      ///< what the op table says of it
-  OpInside inside;  ///< of all samples
+  OpWork work = {};      ///< what the op table says of it
+  OpInside inside = {};  ///< of all samples
   bool loss = false;
   bool gradients_together = false;  ///< the weight gradient falls out of the input gradient
   bool aligned = true;              ///< rows of its weights are multiples of 16 bytes
@@ -32,6 +32,7 @@ struct OperationSize {
   bool passes = false;              ///< some input has a gradient
   double narrow = 0;  ///< bytes of a narrow product's factors per byte of `element`; 0: it is none
   Casts cast = {};
+  bool full = false;  ///< a product in float32
 };
 
 std::vector<Work> forward_work(const OperationSize& size);

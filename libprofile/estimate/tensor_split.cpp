@@ -101,7 +101,9 @@ class Flattened {
 TensorSplit way_of(const Flat& operation, int degree, const std::string& option) {
   const TensorSplit way = operation.row == nullptr ? TensorSplit::none : operation.row->tensor;
   const bool biased = way == TensorSplit::attention && operation.input_count > 1;
-  if (way != TensorSplit::none && !biased) return way;
+  const auto dim = operation.attributes->find("dim");
+  const bool of_positions = dim != operation.attributes->end() && dim->second == Attribute{std::int64_t{0}};
+  if (way != TensorSplit::none && !biased && !of_positions) return way;
   const std::string what = operation.row == nullptr
                                ? "a call of LibTorch"
                                : std::string(operation.row->name) + (biased ? " with a bias of scores" : "");
@@ -109,11 +111,12 @@ TensorSplit way_of(const Flat& operation, int degree, const std::string& option)
          " devices cannot divide; use " + option + " 1, or a transformer of linear and attention layers");
 }
 
-void require_multiple(const Flat& operation, const std::string& attribute, int degree) {
+void require_multiple(const Flat& operation, const std::string& attribute, int degree,
+                      const std::string& option = "a tensor degree") {
   const std::int64_t value = std::get<std::int64_t>(operation.attributes->at(attribute));
   if (value % degree == 0) return;
   refuse("layer " + operation.name + " has " + attribute + " " + std::to_string(value) + ", which " +
-         std::to_string(degree) + " devices cannot divide; use a tensor degree that divides " +
+         std::to_string(degree) + " devices cannot divide; use " + option + " that divides " +
          std::to_string(value));
 }
 
@@ -177,7 +180,8 @@ class Splitter {
         return divides(MemberPart::columns, even);
       case TensorSplit::heads:
         require_multiple(operation, "num_heads", degree_);
-        require_multiple(operation, "num_key_value_heads", degree_);
+        if (operation.attributes->contains("num_key_value_heads"))
+          require_multiple(operation, "num_key_value_heads", degree_);
         return divides(MemberPart::heads, even);
       case TensorSplit::attention:
         require_multiple(operation, "num_heads", degree_);
@@ -211,14 +215,35 @@ void check_context(const ResolvedModel& model, const std::vector<Flat>& operatio
          ", or another --context-parallel");
 }
 
+void split_experts(const std::vector<Flat>& operations, int group, int experts,
+                   std::vector<OperationSplit>& splits) {
+  const std::string option = "--expert-parallel " + std::to_string(experts) + ": ";
+  if (experts % group != 0 && group % experts != 0)
+    refuse(option + "must be a multiple or a divisor of " + std::to_string(group) +
+           ", --tensor times --context-parallel");
+  bool any = false;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const Flat& operation = operations[i];
+    if (operation.row == nullptr || operation.row->work.kind != OpWork::Kind::experts) continue;
+    require_multiple(operation, "num_experts", experts, "--expert-parallel");
+    splits[i] = {MemberPart::experts, 1.0 / experts};
+    any = true;
+  }
+  if (!any) refuse(option + "the model has no mixture_of_experts; leave it out");
+}
+
 }  // namespace
 
-std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context) {
+std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context, int experts) {
   const Flattened flat(model);
   if (context > 1) check_context(model, flat.operations, context);
-  if (degree == 1) return std::vector<OperationSplit>(flat.operations.size());
-  return Splitter(flat.operations, degree).run();
+  std::vector<OperationSplit> splits(flat.operations.size());
+  if (degree > 1) splits = Splitter(flat.operations, degree).run();
+  if (experts > 1) split_experts(flat.operations, degree * context, experts, splits);
+  return splits;
 }
+
+bool is_of_experts(const ParameterSpec& parameter) { return parameter.name.starts_with("experts."); }
 
 std::vector<double> member_elements(const ResolvedModel& model, int index,
                                     const std::vector<OperationSplit>& splits, std::size_t operation) {
@@ -228,6 +253,7 @@ std::vector<double> member_elements(const ResolvedModel& model, int index,
     elements.push_back(static_cast<double>(element_count(parameter.shape)));
   const auto divide = [&](std::size_t parameter, const OperationSplit& split) {
     if (split.part == MemberPart::alike) return;
+    if (split.part == MemberPart::experts && !is_of_experts(layer.parameters[parameter])) return;
     if (layer.parameters[parameter].shape.size() < 2 && split.part != MemberPart::columns) return;
     elements[parameter] = std::ceil(elements[parameter] * split.share - 1e-6);
   };

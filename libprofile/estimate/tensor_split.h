@@ -11,8 +11,9 @@ namespace pp::profile {
 /// What a member does of one operation. `alike`: what its input's part of positions or features needs, with all
 /// of its weights. `columns`, `rows`: of a product's weight, so that its output or its input is divided by
 /// features. `heads`: of given queries, keys and values. `attention`: heads, with the columns and rows of both
-/// projections. `table`: rows of an embedding. `classes`: of the logits that a loss reads.
-enum class MemberPart { alike, columns, rows, heads, attention, table, classes };
+/// projections. `table`: rows of an embedding. `classes`: of the logits that a loss reads. `experts`: some of a
+/// mixture, for tokens of all members.
+enum class MemberPart { alike, columns, rows, heads, attention, table, classes, experts };
 
 struct OperationSplit {
   MemberPart part = MemberPart::alike;
@@ -26,7 +27,13 @@ struct OperationSplit {
 /// multiple, an operation without a way to split it. Degree 1 divides nothing and refuses nothing.
 /// `context`: groups that divide positions between them, of attention too; refused likewise, and where they are
 /// no multiple of 2 `context`: each has a slice from both ends, so that a causal mask leaves all as much.
-std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context = 1);
+/// `experts`: members that divide a mixture's; refused where they are no divisor of them, where there are none,
+/// or where neither `experts` nor `degree` times `context` is a multiple of the other.
+std::vector<OperationSplit> split_operations(const ResolvedModel& model, int degree, int context = 1,
+                                             int experts = 1);
+
+/// Whether it is weights of experts, not of what chooses them.
+bool is_of_experts(const ParameterSpec& parameter);
 
 /// Elements that a member holds of each parameter of layer `index`, whose first operation is
 /// `splits[operation]`: matrices as the operations that use them are divided, biases of divided columns too,

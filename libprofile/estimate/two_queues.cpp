@@ -10,13 +10,19 @@ Seconds whole_picoseconds(double seconds) { return Seconds(std::round(seconds * 
 
 class Pass {
  public:
-  Pass(const PassRates& rates, Seconds launch) : rates_(rates), launch_(launch.count()) {}
+  Pass(const PassRates& rates, Seconds launch) : rates_(rates), launch_(launch.count()) {
+    for (const TypeRates& type : rates.device.types)
+      if (type.dtype == RunType(DType::float32)) full_ = &type;
+  }
 
   /// Seconds that the works add to the pass.
   double run(const std::vector<Work>& works) {
     double added = 0;
     for (const Work& work : works) {
-      const TypeRates& rates = work.narrow ? rates_.narrow : rates_.rates;
+      const TypeRates& rates = work.narrow                     ? rates_.narrow
+                               : work.full && full_ != nullptr ? *full_
+                                                               : rates_.rates;
+      launched_ += work.host.count();
       added += enqueue(work.kernels, time_of(work, rates_.device, rates, rates_.trainer.traffic).count());
     }
     return added;
@@ -31,13 +37,17 @@ class Pass {
   }
 
   double run(const Gathers& gathers) {
-    if (gathers.calls == 0) return 0;
-    const double time =
-        gathers.calls * rates_.context_link.latency.count() + occupancy(gathers.bytes, rates_.context_link);
-    return enqueue(gathers.calls, (1 - rates_.trainer.hidden_context) * time);
+    return run(gathers.calls, gathers.bytes, rates_.context_link, rates_.trainer.hidden_context);
+  }
+  double run(const Exchanges& exchanges) {
+    return run(exchanges.calls, exchanges.bytes, rates_.expert_link, rates_.trainer.experts.hidden);
   }
 
  private:
+  double run(int calls, double bytes, const Link& link, double hidden) {
+    return calls == 0 ? 0 : enqueue(calls, (1 - hidden) * transfer_time(bytes, calls, link));
+  }
+
   double enqueue(int kernels, double time) {
     launched_ += kernels * launch_;
     const double wait = std::max(0.0, launched_ - finished_);
@@ -46,6 +56,7 @@ class Pass {
   }
 
   const PassRates& rates_;
+  const TypeRates* full_ = nullptr;  ///< of float32, where the device has them
   double launch_;
   double launched_ = 0, finished_ = 0;  ///< since the pass began, by the host and by the device
 };
@@ -57,11 +68,12 @@ std::vector<LayerTime> layer_times(const std::vector<LayerWork>& works, const Pa
   Pass forward(rates, rates.trainer.launch), backward(rates, rates.trainer.backward_launch);
   for (std::size_t l = 0; l < works.size(); ++l) {
     const LayerWork& work = works[l];
-    times[l].forward = whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_gathers) +
-                                         forward.run(work.forward_reductions));
+    times[l].forward =
+        whole_picoseconds(forward.run(work.forward) + forward.run(work.forward_gathers) +
+                          forward.run(work.forward_exchanges) + forward.run(work.forward_reductions));
     times[l].input_gradient =
         whole_picoseconds(backward.run(work.input_gradient) + backward.run(work.backward_gathers) +
-                          backward.run(work.backward_reductions));
+                          backward.run(work.backward_exchanges) + backward.run(work.backward_reductions));
     times[l].weight_gradient = whole_picoseconds(backward.run(work.weight_gradient));
   }
   return times;

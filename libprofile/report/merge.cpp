@@ -32,6 +32,8 @@ void check_alike(const Profile& first, const Profile& second) {
                 same_way);
   require_equal("context degree", std::to_string(first.context_parallel.degree),
                 std::to_string(second.context_parallel.degree), same_way);
+  require_equal("expert degree", std::to_string(first.expert_parallel.degree),
+                std::to_string(second.expert_parallel.degree), same_way);
   require_equal("mode", std::string(name_of(first.mode)), std::string(name_of(second.mode)), same_way);
   const auto loss = [](const Profile& profile) { return profile.loss ? "measured" : "not measured"; };
   require_equal("loss", loss(first), loss(second), same_way);

@@ -129,6 +129,10 @@ void check_groups(const plan::Plan& plan) {
                                  " GPUs, which pp-run does not; plan from a profile without "
                                  "--context-parallel" +
                                  elsewhere);
+  if (plan.expert_degree > 1)
+    refuse(ErrorKind::usage, "the plan divides experts over " + std::to_string(plan.expert_degree) +
+                                 " GPUs, which pp-run does not; plan from a profile without --expert-parallel" +
+                                 elsewhere);
   if (plan.training.products)
     refuse(ErrorKind::usage, "the plan has products in " + std::string(name_of(*plan.training.products)) +
                                  ", which pp-run does not; plan from a profile of another --dtype" + elsewhere);

@@ -66,6 +66,11 @@ void check_runnable(const ResolvedModel& model) {
   for (const Layer& layer : model.graph.layers) {
     const OpRow* row = find_op(layer.op);
     if (row == nullptr || row->runnable) continue;
+    if (row->work.kind != OpWork::Kind::unknown)
+      refuse(ErrorKind::data,
+             "layer \"" + layer.name + "\" is " + layer.op +
+                 ": no kernel here computes it or its gradients; it can be estimated, planned and "
+                 "exported, not run");
     refuse(ErrorKind::data,
            "layer \"" + layer.name +
                "\" is opaque: the model comes from another planner's profile, it can be planned and "

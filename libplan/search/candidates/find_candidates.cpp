@@ -179,7 +179,7 @@ double least_load(const SearchCase& what, LeastForms& forms, int layer, int most
     alone.turns = what.micro_batches.turns(q, &MicroBatches::time) / unit;
     if (!is_served(what.memory.in_flight().policy))
       alone.all_reduce = cheapest(forms.of(q), chain.reduction(layer, layer + 1, sharded));
-    alone.update = chain.stage_update(layer, layer + 1, sharded ? q : 1);
+    alone.update = chain.stage_update(layer, layer + 1, sharded ? q : 0);
     least = std::min(least, stage_load(kind, alone, all_time(what.micro_batches), overlap));
   }
   return least;

@@ -106,6 +106,7 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
     result.parameters = {{"q_norm.weight", {sizes.width}}, {"k_norm.weight", {sizes.width}}};
     flops += 4.0 * heads * real(sizes.width);
   }
+  if (boolean(attributes, "sinks")) result.parameters.push_back({"sinks", {sizes.heads}});
   result.forward_flops = Flops(flops);
   return result;
 }
@@ -138,6 +139,44 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
   return inside;
 }
 
+/// Latent attention: queries, keys and values of heads without positions, and the one rotated key.
+Sizes latent_sizes(const Attributes& attributes, std::span<const TensorType> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) require_rank(inputs, i, 2, kSequence);
+  const std::int64_t heads = integer(attributes, "num_heads"), turned = inputs[2].shape[1];
+  Sizes sizes{.length = inputs[0].shape[0], .heads = heads, .groups = heads};
+  sizes.width = width_of_head(inputs, 0, heads, "num_heads");
+  sizes.value_width = width_of_head(inputs, 1, heads, "num_heads") - (sizes.width - turned);
+  if (sizes.width <= turned || sizes.value_width < 1 || inputs[1].shape[0] != sizes.length ||
+      inputs[2].shape[0] != sizes.length)
+    refuse_attention(
+        "queries, keys with values, and the rotated key must have the same positions, and heads of " +
+        std::to_string(sizes.width) + " hold the rotated " + std::to_string(turned));
+  return sizes;
+}
+
+OpResult infer_latent_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  const Sizes sizes = latent_sizes(attributes, inputs);
+  const double turned = real(sizes.length) * real(sizes.heads + 1) * real(inputs[2].shape[1]);
+  const double flops = real(sizes.heads) * real(sizes.length) * real(sizes.length) *
+                       (2.0 * real(sizes.width) + 2.0 * real(sizes.value_width) + 5);
+  return {
+      {{{sizes.length, sizes.heads * sizes.value_width}, inputs[0].dtype}}, {}, {}, Flops(flops + 3 * turned)};
+}
+
+/// The keys are put together for every head, and kept so.
+OpInside latent_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
+  const Sizes sizes = latent_sizes(attributes, inputs);
+  const double queries = real(sizes.length) * real(sizes.heads);
+  return {.kept = queries * real(sizes.width),
+          .kept_bytes = kSumOfScores * queries,
+          .keeps_output = true,
+          .moved = queries * real(2 * sizes.width + sizes.value_width),
+          .flops = queries * real(sizes.length) * (2.0 * real(sizes.width) + 2.0 * real(sizes.value_width) + 5),
+          .one_kernel = true,
+          .computed = 1 - kCausalShare};
+}
+
 std::vector<AttributeSpec> attributes_of_row() {
   constexpr double kMost = 1e9;
   return {
@@ -153,6 +192,7 @@ std::vector<AttributeSpec> attributes_of_row() {
       silent(number_attribute("soft_cap", 0, 0, 1e6, "scores become cap tanh(score / cap); 0: they stay")),
       silent(probability_attribute("dropout", 0, "probability, on the attention weights, in training")),
       silent(flag_attribute("norms", false, "rms norm of each head of queries and of keys")),
+      silent(flag_attribute("sinks", false, "each head has a learned score that no value follows; not run")),
       silent(number_attribute("norm_eps", 1e-6, 0, 1, "added to the mean square")),
       silent(integer_attribute("rotary_dim", 0, 0, kMaxSize, "leading elements of a head that are rotated")),
       silent(
@@ -176,25 +216,45 @@ std::vector<AttributeSpec> attributes_of_row() {
 }  // namespace
 
 std::vector<OpRow> grouped_query_attention_ops() {
-  return {{.name = "grouped_query_attention",
-           .summary = "attention of projected queries, keys and values, by position, of groups of heads",
-           .shapes = "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
-                     "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e",
-           .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
-                    "3 per rotated element, 4 per normed one",
-           .max_inputs = 3,
-           .attributes = attributes_of_row(),
-           .draws = true,
-           .weight_gradient_with_input = true,
-           .positions = Positions::causal,
-           .tensor = TensorSplit::heads,
-           .work = {.kind = OpWork::Kind::products,
-                    .keeps = OpWork::Keeps::inputs,
-                    .kernels = 4,
-                    .weight_products = 0,
-                    .attention = true,
-                    .inside = grouped_query_attention_inside},
-           .infer = infer_grouped_query_attention}};
+  return {
+      {.name = "grouped_query_attention",
+       .summary = "attention of projected queries, keys and values, by position, of groups of heads",
+       .shapes = "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
+                 "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e",
+       .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
+                "3 per rotated element, 4 per normed one",
+       .max_inputs = 3,
+       .attributes = attributes_of_row(),
+       .draws = true,
+       .weight_gradient_with_input = true,
+       .positions = Positions::causal,
+       .tensor = TensorSplit::heads,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 4,
+                .weight_products = 0,
+                .attention = true,
+                .inside = grouped_query_attention_inside},
+       .infer = infer_grouped_query_attention},
+      {.name = "latent_attention",
+       .summary =
+           "causal attention of keys and values from a latent vector, with one rotated key for all heads",
+       .shapes = "queries [l, num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r] "
+                 "-> [l, num_heads e]",
+       .flops = "2 d + 2 r + 2 e + 5 per head and pair of positions, 3 per rotated element",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {required_integer("num_heads", 1, kMaxSize, "heads")},
+       .runnable = false,
+       .positions = Positions::together,
+       .tensor = TensorSplit::heads,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 4,
+                .weight_products = 0,
+                .attention = true,
+                .inside = latent_attention_inside},
+       .infer = infer_latent_attention}};
 }
 
 }  // namespace pp::detail

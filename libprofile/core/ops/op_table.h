@@ -54,7 +54,8 @@ struct OpInside {
 
 /// What an estimate needs to know of an operation beside shapes and FLOPs (libprofile/estimate).
 struct OpWork {
-  enum class Kind { elements, products, view };  ///< a view moves nothing
+  /// A view moves nothing. `experts`: of a mixture. `unknown`: has no arithmetic.
+  enum class Kind { elements, products, view, experts, unknown };
   enum class Keeps { nothing, inputs, output };  ///< what backward needs of them
   Kind kind = Kind::elements;
   Keeps keeps = Keeps::nothing;
@@ -119,6 +120,8 @@ const OpRow* find_loss(std::string_view name);
 
 /// The op of layers that only have edges and sizes (another planner's graph): plannable, never runnable.
 inline constexpr std::string_view kOpaqueOp = "opaque";
+/// Estimated and planned, not yet run.
+inline constexpr std::string_view kExpertsOp = "mixture_of_experts";
 
 /// Two ops that the table does not have, because a layer says itself what it does: a call of LibTorch, and a
 /// small graph of nodes.

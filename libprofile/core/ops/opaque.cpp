@@ -24,6 +24,7 @@ std::vector<OpRow> opaque_ops() {
        .max_inputs = kMany,
        .attributes = {integer_attribute("output_bytes", 0, 0, kMaxBytes, "bytes of the output per sample")},
        .runnable = false,
+       .work = {.kind = OpWork::Kind::unknown},
        .infer = infer_opaque},
   };
 }

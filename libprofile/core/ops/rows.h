@@ -80,6 +80,7 @@ std::vector<OpRow> attention_ops();
 std::vector<OpRow> convolution_ops();
 std::vector<OpRow> dropout_ops();
 std::vector<OpRow> embedding_ops();
+std::vector<OpRow> expert_ops();
 std::vector<OpRow> grouped_query_attention_ops();
 std::vector<OpRow> linear_ops();
 std::vector<OpRow> normalisation_ops();

@@ -135,6 +135,7 @@ std::vector<OpRow> shape_ops() {
        .attributes = {dim_attribute(), integer_attribute("start", 0, 0, kMaxSize, "the first"),
                       required_integer("end", 1, kMaxSize, "behind the last"),
                       integer_attribute("step", 1, 1, kMaxSize, "from one to the next")},
+       .tensor = TensorSplit::positions,
        .work = {.kind = OpWork::Kind::view},
        .infer = infer_slice},
       {.name = "chunk",

@@ -22,6 +22,9 @@ constexpr std::array kExperts{"num_experts"sv,          "num_local_experts"sv,  
                               "num_experts_per_tok"sv,  "n_shared_experts"sv,    "moe_intermediate_size"sv,
                               "router_aux_loss_coef"sv, "decoder_sparse_step"sv, "output_router_logits"sv};
 
+/// The families of mixtures that are read.
+std::string mixtures();
+
 }  // namespace
 
 ConfigReader::ConfigReader(const Json& json, std::string pointer, std::string who)
@@ -90,9 +93,7 @@ void ConfigReader::finish() const {
   for (const auto& [key, value] : json_.items()) {
     if (known_.contains(key) || value.is_null()) continue;
     if (std::ranges::find(kExperts, key) != kExperts.end()) {
-      fail(key,
-           "mixtures of experts are not built: what sends tokens to experts, and the loss that balances them, "
-           "are missing");
+      fail(key, "is of a mixture of experts, which " + who_ + " is not; those of " + mixtures() + " are read");
     }
     if (key == "quantization_config")
       fail(key, "quantized weights are not read; give the configuration of the model before quantization");
@@ -119,7 +120,27 @@ constexpr std::array kDefaults{
     ConfigDefaults{.type = "opt", .tied = true, .padding = 1, .eps = 1e-5},
     ConfigDefaults{.type = "gpt2", .tied = true, .eps = 1e-5},
     ConfigDefaults{.type = "smollm3", .tied = true, .padding = 128004, .groups = 4, .rope_base = 2e6},
+    ConfigDefaults{.type = "mixtral", .experts = true, .groups = 8, .rope_base = 1e6, .eps = 1e-5},
+    ConfigDefaults{.type = "qwen2_moe", .experts = true, .groups = 16, .window = 4096},
+    ConfigDefaults{.type = "qwen3_moe", .experts = true, .groups = 4, .window = 4096},
+    ConfigDefaults{.type = "deepseek_v2", .experts = true, .head_width = 64},
+    ConfigDefaults{.type = "deepseek_v3", .experts = true, .head_width = 64},
+    ConfigDefaults{.type = "gpt_oss",
+                   .experts = true,
+                   .groups = 8,
+                   .head_width = 64,
+                   .window = 128,
+                   .rope_base = 150000,
+                   .eps = 1e-5},
+    ConfigDefaults{.type = "glm4_moe", .experts = true, .groups = 8, .head_width = 128, .eps = 1e-5},
 };
+
+std::string mixtures() {
+  std::string names;
+  for (const ConfigDefaults& defaults : kDefaults)
+    if (defaults.experts) names.append(names.empty() ? "" : ", ").append(defaults.type);
+  return names;
+}
 
 constexpr std::array kNeutral{"model_type"sv,
                               "transformers_version"sv,
@@ -191,14 +212,13 @@ const ConfigDefaults& config_defaults(const Json& config) {
     if (defaults.type == name) return defaults;
     names.append(names.empty() ? "" : ", ").append(defaults.type);
   }
-  const bool experts = name.find("moe") != std::string::npos || name.starts_with("mixtral") ||
-                       name.starts_with("deepseek") || name == "dbrx" || name == "gpt_oss";
-  throw Error(
-      ErrorKind::data,
-      "/model_type: \"" + name + "\" is not built" +
-          (experts ? ": of mixtures of experts, what sends tokens to experts and the loss that balances "
-                     "them are missing"
-                   : "; use one of " + names + ", or bring the module in by scripts/import-torch"));
+  const bool experts =
+      std::ranges::any_of(kExperts, [&](std::string_view key) { return config.contains(key); });
+  throw Error(ErrorKind::data,
+              "/model_type: \"" + name + "\" is not built" +
+                  (experts ? ": its layers are another mixture of experts than those of " + mixtures() +
+                                 ", which are read"
+                           : "; use one of " + names + ", or bring the module in by scripts/import-torch"));
 }
 
 std::span<const std::string_view> neutral_keys() { return kNeutral; }

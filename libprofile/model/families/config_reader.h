@@ -56,6 +56,7 @@ class ConfigReader {
 /// What transformers' configuration classes take where the document is silent.
 struct ConfigDefaults {
   std::string_view type;
+  bool experts = false;  ///< blocks are mixtures
   bool tied = false;
   std::int64_t padding = -1;    ///< -1: none
   std::int64_t groups = 0;      ///< 0: as many as heads

@@ -1,5 +1,6 @@
 #include "libprofile/model/families/decoder.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -31,13 +32,13 @@ class DecoderBuilder {
     prefix_ = d_.names.blocks + "." + std::to_string(number) + ".";
     if (d_.parallel) {
       const std::string mixed = attention(d_.blocks[number], norm(d_.names.norm1, x));
-      const std::string other = perceptron(norm(d_.names.norm2, x));
+      const std::string other = feed_forward(d_.blocks[number], norm(d_.names.norm2, x));
       return builder_.add(prefix_ + "residual", "add", {other, mixed, x});
     }
     const std::string sum = branch("residual1", x, d_.names.norm1, d_.names.post_norm1,
                                    [&](const std::string& y) { return attention(d_.blocks[number], y); });
     return branch("residual2", sum, d_.names.norm2, d_.names.post_norm2,
-                  [&](const std::string& y) { return perceptron(y); });
+                  [&](const std::string& y) { return feed_forward(d_.blocks[number], y); });
   }
 
   std::string logits(std::string x) {
@@ -66,6 +67,7 @@ class DecoderBuilder {
   }
 
   std::string attention(const DecoderBlock& block, const std::string& x) {
+    if (d_.latent.keys > 0) return latent_attention(x);
     const DecoderNames& names = d_.names;
     const std::string name = prefix_ + names.attention, inside = name + ".";
     const std::int64_t queries = d_.heads * d_.head_width, keys = d_.groups * d_.head_width;
@@ -96,24 +98,64 @@ class DecoderBuilder {
     return y;
   }
 
+  std::string latent_attention(const std::string& x) {
+    const LatentAttention& latent = d_.latent;
+    const std::string name = prefix_ + d_.names.attention, inside = name + ".";
+    const std::int64_t straight = d_.heads * latent.straight;
+    std::string query = x;
+    if (latent.queries > 0) {
+      query = builder_.linear(inside + "q_a_proj", x, latent.queries, d_.query_bias);
+      query = norm(d_.names.attention + ".q_a_layernorm", query);
+    }
+    query = builder_.linear(inside + (latent.queries > 0 ? "q_b_proj" : "q_proj"), query,
+                            straight + d_.heads * latent.rotated, false);
+    const std::int64_t all = latent.keys + latent.rotated;
+    const std::string both = builder_.linear(inside + "kv_a_proj_with_mqa", x, all, d_.query_bias);
+    const auto part = [&](const char* what, std::int64_t begin, std::int64_t end) {
+      return builder_.add(inside + what, "slice", {both},
+                          {{"dim", std::int64_t{1}}, {"start", begin}, {"end", end}});
+    };
+    std::string keys = norm(d_.names.attention + ".kv_a_layernorm", part("latent", 0, latent.keys));
+    keys = builder_.linear(inside + "kv_b_proj", keys, straight + d_.heads * latent.values, false);
+    const std::string y = builder_.add(
+        name, "latent_attention", {query, keys, part("rotated", latent.keys, all)}, {{"num_heads", d_.heads}});
+    return to_residual(inside + d_.names.out, y, d_.out_bias);
+  }
+
+  std::string feed_forward(const DecoderBlock& block, const std::string& x) {
+    return block.experts ? experts(x) : perceptron(x);
+  }
+
+  std::string experts(const std::string& x) {
+    const DecoderNames& names = d_.names;
+    const std::string inside = prefix_ + names.shared + ".";
+    const std::string y = builder_.add(prefix_ + names.experts, "mixture_of_experts", {x}, d_.experts);
+    if (d_.shared_hidden == 0) return y;
+    std::string shared =
+        gated(x, {inside + "gate_proj", inside + "up_proj", inside + "act_fn"}, d_.shared_hidden);
+    shared = to_residual(inside + "down_proj", shared, false);
+    if (!names.shared_gate.empty()) {
+      std::string share = builder_.linear(prefix_ + names.shared_gate, x, 1, false);
+      share = builder_.add(prefix_ + names.shared_gate + "_share", "sigmoid", {share});
+      shared = builder_.add(inside + "gated", "multiply", {shared, share});
+    }
+    return builder_.add(prefix_ + "experts_sum", "add", {y, shared});
+  }
+
   std::string perceptron(const std::string& x) {
     const DecoderNames& names = d_.names;
-    std::string y = d_.gated ? gated(x) : plain(x);
+    std::string y =
+        d_.gated ? gated(x, {prefix_ + names.gate, prefix_ + names.up, prefix_ + names.activation}, d_.hidden)
+                 : plain(x);
     y = to_residual(prefix_ + names.down, y, d_.up_bias);
     return builder_.dropout(prefix_ + "dropout2", y, d_.residual_dropout);
   }
 
-  std::string gated(const std::string& x) {
-    const DecoderNames& names = d_.names;
-    std::vector<std::string> inputs;
-    if (d_.packed) {
-      inputs = {builder_.linear(prefix_ + names.gate, x, 2 * d_.hidden, d_.up_bias)};
-    } else {
-      inputs = {builder_.linear(prefix_ + names.gate, x, d_.hidden, d_.up_bias),
-                builder_.linear(prefix_ + names.up, x, d_.hidden, d_.up_bias)};
-    }
-    return builder_.add(prefix_ + names.activation, "gated_activation", inputs,
-                        {{"activation", d_.activation}});
+  /// `names`: of gate, upward projection and activation.
+  std::string gated(const std::string& x, const std::array<std::string, 3>& names, std::int64_t hidden) {
+    std::vector<std::string> inputs{builder_.linear(names[0], x, d_.packed ? 2 * hidden : hidden, d_.up_bias)};
+    if (!d_.packed) inputs.push_back(builder_.linear(names[1], x, hidden, d_.up_bias));
+    return builder_.add(names[2], "gated_activation", inputs, {{"activation", d_.activation}});
   }
 
   std::string plain(const std::string& x) {

@@ -16,6 +16,15 @@ namespace pp::model {
 struct DecoderBlock {
   bool rotates = true;      ///< rotary positions, where the model has them
   std::int64_t window = 0;  ///< positions that attention sees; 0: all earlier ones
+  bool experts = false;     ///< a mixture in place of the perceptron
+};
+
+/// DeepSeek-AI, DeepSeek-V2, 2024, sec. 2.1: keys and values are made of a narrow vector, and one rotated key
+/// serves all heads.
+struct LatentAttention {
+  std::int64_t queries = 0;  ///< width of the vector that queries are made of; 0: there is none
+  std::int64_t keys = 0;     ///< the same of keys and values; 0: no such attention
+  std::int64_t rotated = 0, straight = 0, values = 0;  ///< widths of a head
 };
 
 /// Where a block's norms stand: in front of attention and perceptron; there and behind them, inside the
@@ -32,6 +41,7 @@ struct DecoderNames {
   std::string query = "q_proj", key = "k_proj", value = "v_proj", packed = {}, out = "o_proj";
   std::string up = "mlp.up_proj", down = "mlp.down_proj", activation = "mlp.act_fn";
   std::string gate = "mlp.gate_proj";
+  std::string experts = "mlp", shared = "mlp.shared_experts", shared_gate = {};
   std::string norm = "model.norm", head = "lm_head";
 };
 
@@ -50,6 +60,9 @@ struct Decoder {
   bool gated = true;
   std::string activation = "silu";  ///< silu, gelu, gelu_tanh, relu
   Attributes attention;             ///< of grouped_query_attention, less heads and windows
+  LatentAttention latent;           ///< in its place
+  Attributes experts;               ///< of mixture_of_experts
+  std::int64_t shared_hidden = 0;   ///< of a perceptron beside each mixture; 0: there is none
   double embedding_scale = 1;
   double logit_cap = 0;              ///< 0: none
   std::int64_t position_rows = 0;    ///< learned positions: rows of their table; 0: none
@@ -65,8 +78,8 @@ struct Decoder {
 };
 
 /// What a family is by itself: names, norms, activation, positions; sizes are left to be filled in. `family`:
-/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, gpt2, smollm, smollm3. Throws pp::Error
-/// (internal) for others.
+/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, gpt2, smollm, smollm3, mixtral, qwen2_moe,
+/// qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, glm4_moe. Throws pp::Error (internal) for others.
 Decoder decoder_of_family(std::string_view family);
 
 /// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens.

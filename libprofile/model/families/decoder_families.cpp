@@ -1,5 +1,7 @@
 // The decoders by family: what each is whatever its size (a paper, and the tensors as they are published), and
 // the families of `pp-profile models` with a public configuration as defaults.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -95,11 +97,19 @@ Decoder decoder_of_family(std::string_view family) {
   // Touvron et al., LLaMA: open and efficient foundation language models, 2023, and its successors; Jiang et
   // al., Mistral 7B, 2023; Allal et al., SmolLM2, 2025, and its successor, some of whose blocks have no
   // positions.
-  if (family == "llama" || family == "mistral" || family == "smollm" || family == "smollm3") return decoder;
+  // Mixtures: Jiang et al., Mixtral of experts, 2024; DeepSeek-AI, DeepSeek-V3 technical report, 2024; OpenAI,
+  // gpt-oss model card, 2025; GLM-4.5 team, 2025.
+  constexpr std::array kPlain{"llama",       "mistral",     "smollm",  "smollm3", "mixtral",
+                              "deepseek_v2", "deepseek_v3", "gpt_oss", "glm4_moe"};
+  if (std::ranges::find(kPlain, family) != kPlain.end()) return decoder;
   if (family == "qwen2") {  // Yang et al., Qwen2 technical report, 2024
     decoder.query_bias = true;
-  } else if (family == "qwen3") {  // Yang et al., Qwen3 technical report, 2025
+  } else if (family == "qwen3" || family == "qwen3_moe") {  // Yang et al., Qwen3 technical report, 2025
     decoder.attention.emplace("norms", true);
+  } else if (family == "qwen2_moe") {
+    decoder.query_bias = true;
+    decoder.names.shared = "mlp.shared_expert";
+    decoder.names.shared_gate = "mlp.shared_expert_gate";
   } else if (family == "gemma2") {
     as_gemma2(decoder);
   } else if (family == "phi3") {

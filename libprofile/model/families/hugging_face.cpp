@@ -91,6 +91,8 @@ class ConfigBuilder {
     if (is("gemma2")) read_gemma2();
     if (is("gpt_neox")) read_gpt_neox();
     if (is("phi3")) read_phi3();
+    if (is_deepseek()) read_latent();
+    if (defaults_.experts) read_experts();
     read_windows();
     read_biases();
     decoder_.tied = config_.boolean_or("tie_word_embeddings", defaults_.tied);
@@ -109,6 +111,7 @@ class ConfigBuilder {
 
  private:
   bool is(std::string_view type) const { return defaults_.type == type; }
+  bool is_deepseek() const { return is("deepseek_v2") || is("deepseek_v3"); }
   /// GPT-2 has names of its own.
   std::string_view named(std::string_view usual, std::string_view of_gpt2) const {
     return is("gpt2") ? of_gpt2 : usual;
@@ -148,6 +151,8 @@ class ConfigBuilder {
     decoder_.sequence = arguments_.sequence.value_or(positions_);
     decoder_.eps = config_.number_or(
         is("gpt_neox") ? "layer_norm_eps" : named("rms_norm_eps", "layer_norm_epsilon"), defaults_.eps, {0, 1});
+    if (is("glm4_moe") && config_.boolean_or("use_qk_norm", false)) decoder_.attention.emplace("norms", true);
+    if (is("gpt_oss")) decoder_.attention.emplace("sinks", true);
     if (decoder_.attention.contains("norms")) decoder_.attention.emplace("norm_eps", decoder_.eps);
     decoder_.activation = activation_of(config_,
                                         is("opt") || is("gpt2") ? "activation_function"
@@ -192,7 +197,7 @@ class ConfigBuilder {
   }
 
   void read_rotary() {
-    const bool partial = is("phi3") || is("gpt_neox");
+    const bool partial = is("phi3") || is("gpt_neox") || is("glm4_moe");
     read_rope(config_,
               {.base = defaults_.rope_base,
                .base_key = is("gpt_neox") ? "rotary_emb_base" : "rope_theta",
@@ -230,6 +235,84 @@ class ConfigBuilder {
     config_.require("use_bidirectional_attention", false);
     static constexpr std::array kUnread{"hidden_act"sv, "sliding_window_size"sv};
     config_.pass_over(kUnread);
+  }
+
+  void read_latent() {
+    constexpr IntegerRange kWidths{1, kMostWidth};
+    LatentAttention& latent = decoder_.latent;
+    latent = {.queries = config_.integer_or("q_lora_rank", 0, kWidths),
+              .keys = config_.integer("kv_lora_rank", kWidths),
+              .rotated = config_.integer("qk_rope_head_dim", kWidths),
+              .straight = config_.integer("qk_nope_head_dim", kWidths),
+              .values = config_.integer("v_head_dim", kWidths)};
+    if (decoder_.heads > kMostWidth / (latent.rotated + latent.straight + latent.values))
+      config_.fail(
+          "num_attention_heads",
+          std::to_string(decoder_.heads) + " heads make projections wider than " + std::to_string(kMostWidth));
+    config_.require("mlp_bias", false);
+  }
+
+  void read_experts() {
+    constexpr IntegerRange kCounts{1, kMostWidth};
+    const bool dense_first = is_deepseek() || is("glm4_moe"), whole = is("mixtral") || is("gpt_oss");
+    const bool sigmoid = is("deepseek_v3") || is("glm4_moe");
+    const std::string_view count = dense_first                    ? "n_routed_experts"
+                                   : config_.given("num_experts") ? "num_experts"
+                                                                  : "num_local_experts";
+    const std::int64_t hidden = whole ? decoder_.hidden : config_.integer("moe_intermediate_size", kCounts);
+    if (hidden > kMostWidth / 2)
+      config_.fail("intermediate_size", "must be at most " + std::to_string(kMostWidth / 2));
+    if (config_.text_or("scoring_func", sigmoid ? "sigmoid" : "softmax") != (sigmoid ? "sigmoid" : "softmax"))
+      config_.fail("scoring_func", "is another than that of " + config_.who());
+    decoder_.experts = {{"num_experts", config_.integer(count, kCounts)},
+                        {"experts_per_token", config_.integer("num_experts_per_tok", kCounts)},
+                        {"hidden", hidden},
+                        {"activation", decoder_.activation},
+                        {"scores", sigmoid ? "sigmoid" : "softmax"},
+                        {"normalised", config_.boolean_or("norm_topk_prob", whole || sigmoid)},
+                        {"factor", config_.number_or("routed_scaling_factor", 1, {1e-6, 1e6})},
+                        {"groups", config_.integer_or("n_group", 1, kCounts)},
+                        {"groups_per_token", config_.integer_or("topk_group", 1, kCounts)},
+                        {"correction", sigmoid},
+                        {"bias", is("gpt_oss")}};
+    decoder_.shared_hidden = dense_first       ? hidden * config_.integer_or("n_shared_experts", 0, {0, 1024})
+                             : is("qwen2_moe") ? config_.integer("shared_expert_intermediate_size", kCounts)
+                                               : 0;
+    read_places_of_experts();
+    // Losses that balance experts, quantized weights and what predicts further tokens are left out.
+    static constexpr std::array kUnread{"router_aux_loss_coef"sv,
+                                        "output_router_logits"sv,
+                                        "router_jitter_noise"sv,
+                                        "aux_loss_alpha"sv,
+                                        "seq_aux"sv,
+                                        "topk_method"sv,
+                                        "ep_size"sv,
+                                        "num_nextn_predict_layers"sv,
+                                        "qk_head_dim"sv,
+                                        "rope_interleave"sv,
+                                        "quantization_config"sv,
+                                        "swiglu_alpha"sv,
+                                        "swiglu_limit"sv,
+                                        "initial_context_length"sv,
+                                        "experts_per_token"sv,
+                                        "num_local_experts"sv,
+                                        "head_dim"sv};
+    config_.pass_over(kUnread);
+  }
+
+  /// Which blocks have experts: all behind the first dense ones, or every so many less those that are named.
+  void read_places_of_experts() {
+    constexpr IntegerRange kBlocks{0, kMostBlocks};
+    const std::int64_t dense =
+        is_deepseek() || is("glm4_moe") ? config_.integer_or("first_k_dense_replace", 0, kBlocks) : 0;
+    if (config_.integer_or("moe_layer_freq", 1, {1, kMostBlocks}) != 1)
+      config_.fail("moe_layer_freq", "must be 1; " + config_.who() + " is built only so");
+    const std::int64_t step = config_.integer_or("decoder_sparse_step", 1, {1, kMostBlocks});
+    std::vector<std::int64_t> without;
+    if (config_.given("mlp_only_layers")) without = config_.integers("mlp_only_layers", kBlocks);
+    for (std::int64_t i = 0; i < std::ssize(decoder_.blocks); ++i)
+      decoder_.blocks[static_cast<std::size_t>(i)].experts =
+          i >= dense && (i + 1) % step == 0 && std::ranges::find(without, i) == without.end();
   }
 
   void read_gpt_neox() {
@@ -289,22 +372,22 @@ class ConfigBuilder {
   }
 
   void read_windows() {
-    if (is("llama") || is("gpt_neox") || is("opt") || is("gpt2")) return;
-    const bool switched = is("qwen2") || is("qwen3") || is("smollm3");
+    if (is("llama") || is("gpt_neox") || is("opt") || is("gpt2") || is_deepseek() || is("glm4_moe")) return;
+    const bool qwen = is("qwen2") || is("qwen3") || is("qwen2_moe") || is("qwen3_moe");
+    const bool switched = qwen || is("smollm3"), alternates = is("gemma2") || is("gpt_oss");
     const bool on = !switched || config_.boolean_or("use_sliding_window", false);
     const std::int64_t window =
         config_.integer_or("sliding_window", config_.mentioned("sliding_window") ? 0 : defaults_.window,
-                           {1, std::int64_t{1} << 30});
-    const bool by_type = switched || is("gemma2");
-    const std::int64_t first = is("qwen2") || is("qwen3")
-                                   ? config_.integer_or("max_window_layers", 28, {0, std::int64_t{1} << 30})
-                                   : 0;
+                           {0, std::int64_t{1} << 30});
+    const bool by_type = switched || alternates;
+    const std::int64_t first =
+        qwen ? config_.integer_or("max_window_layers", 28, {0, std::int64_t{1} << 30}) : 0;
     std::vector<std::string> types;
     if (by_type && config_.given("layer_types")) types = config_.texts("layer_types");
     check_types(types);
     for (std::size_t i = 0; i < decoder_.blocks.size(); ++i) {
       const bool slides = !types.empty()  ? types[i] == "sliding_attention"
-                          : is("gemma2")  ? i % 2 == 0
+                          : alternates    ? i % 2 == 0
                           : is("smollm3") ? !decoder_.blocks[i].rotates
                                           : static_cast<std::int64_t>(i) >= first;
       if (on && slides) decoder_.blocks[i].window = window;
@@ -322,8 +405,11 @@ class ConfigBuilder {
   }
 
   void read_biases() {
-    if (is("llama") || is("qwen3") || is("gemma2") || is("smollm3"))
-      decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", false);
+    if (is("llama") || is("qwen3") || is("gemma2") || is("smollm3") || is("qwen3_moe") || is_deepseek() ||
+        is("gpt_oss"))
+      decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", is("gpt_oss"));
+    if (is("glm4_moe")) decoder_.query_bias = config_.boolean_or("attention_bias", false);
+    if (is("qwen2_moe")) decoder_.query_bias = config_.boolean_or("qkv_bias", true);
     if (is("phi3") || is("mistral")) config_.require("attention_bias", false);
     if (is("llama") || is("smollm3")) decoder_.up_bias = config_.boolean_or("mlp_bias", false);
     if (is("gpt_neox")) decoder_.query_bias = decoder_.out_bias = config_.boolean_or("attention_bias", true);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "libprofile/core/error.h"
 #include "libprofile/model/ops/attention.h"
 #include "libprofile/model/ops/forward.h"
 #include "libprofile/model/ops/grouped_heads.h"
@@ -273,6 +274,8 @@ std::optional<WrittenBackward> backward_of(const GroupedAttention& layer) {
 }
 
 BoundLayer grouped_query_attention(const Attributes& attributes) {
+  if (boolean(attributes, "sinks"))
+    throw Error(ErrorKind::data, "attention with sinks can be planned, but not run");
   const GroupedAttention layer(attributes);
   return {.forward = forward_of(layer),
           .backward = backward_of(layer),

@@ -101,22 +101,42 @@ TEST_CASE("a profile without them costs nothing more") {
   CHECK(optimizer_cost(four_layers(), OptimizerName::sgd, {}, Precision::plain).update_fixed == 0);
 }
 
-TEST_CASE("members of a context group add up among themselves, and divide what replicas share") {
+TEST_CASE("members of a group add up among themselves, and divide what replicas share: experts fewer") {
   Profile profile = four_layers();
   profile.optimizers = {{"adam", 2, {Seconds(1)}, Bytes(8)}};  // 1/8 s a byte
-  const OptimizerCost alone = optimizer_cost(profile, OptimizerName::adam, {}, Precision::plain);
+  const auto found = [&] { return optimizer_cost(profile, OptimizerName::adam, {}, Precision::plain); };
+  const OptimizerCost alone = found();
   profile.context_parallel = {.degree = 4, .sum_s_per_byte = 0.5};
-  OptimizerCost cost = optimizer_cost(profile, OptimizerName::adam, {}, Precision::plain);
-  CHECK(alone.update(16, 1) == exactly(2));
-  CHECK(cost.update(16, 1) == exactly(2 + 8));
-  CHECK(cost.update(16, 2) == exactly(2. / 8 + 8));  // two replicas of four members
+  OptimizerCost cost = found();
+  CHECK(alone.update({16}, 0) == exactly(2));
+  CHECK(cost.update({16}, 0) == exactly(2 + 8));
+  CHECK(cost.update({16}, 2) == exactly(2. / 8 + 8));  // two replicas of four members
   cost.gradient_ratio = 2;  // gradients scattered, weights gathered: (2 + 1) / 2 of 16 bytes each way
-  CHECK(cost.update(16, 2) == exactly(2. / 8 + 12));
-  CHECK(cost.update(16, 1) == exactly(2 + 16));
-  CHECK(cost.state_sharers(1) == 1);
-  CHECK(cost.state_sharers(3) == 12);
-  CHECK(cost.reduction(32, 16, true).bytes() == exactly(6));
-  CHECK(alone.reduction(32, 16, false).bytes() == exactly(32));
+  CHECK(cost.update({16}, 2) == exactly(2. / 8 + 12));
+  CHECK(cost.update({16}, 0) == exactly(2 + 16));
+  CHECK(cost.held({12}, 0) == 12);
+  CHECK(cost.held({12}, 1) == 3);
+  CHECK(cost.held({12}, 3) == 1);
+  CHECK(cost.reduction({16}, 0, true).bytes() == exactly(6));
+  CHECK(alone.reduction({16}, 16, false).bytes() == exactly(32));  // each weight has two uses
+
+  // Eight GPUs, two of them a tensor group: four have the same attention, two the same experts.
+  profile.tensor_degree = 2;
+  profile.context_parallel = {};
+  profile.expert_parallel = {.degree = 4, .sum_s_per_byte = 0.5, .expert_sum_s_per_byte = 0.25};
+  CHECK(found().members == 2);
+  CHECK(found().expert_members == 1);
+  profile.expert_parallel.degree = 8;
+  cost = found();
+  CHECK(cost.members == 4);
+  CHECK(cost.expert_members == 1);
+  CHECK(cost.held({16, 8}, 2) == (8. / 4 + 8) / 2);
+  CHECK(cost.reduction({16, 8}, 0, false).bytes() == exactly(8. / 4 + 8));
+  CHECK(cost.update({16, 8}, 2) == exactly(5. / 8 + 0.5 * 8 + 0.25 * 8));
+  profile.tensor_degree = 4;
+  profile.expert_parallel.degree = 2;
+  CHECK(found().members == 1);
+  CHECK(found().expert_members == 2);
 }
 
 TEST_CASE("an optimizer that was not profiled has its own state and the update of the nearest one") {

@@ -58,8 +58,7 @@ TEST_CASE("a public step of Llama-3-70B: 6 bytes a parameter on every replica, 1
   profile.dtype = DType::bfloat16;
   const OptimizerCost cost = optimizer_cost(profile, OptimizerName::adam, {}, Precision::mixed);
   StageContents contents{.parameters = 2 * parameters, .gradients = 2 * parameters};
-  const StageBytes bytes = stage_bytes(
-      contents, {.state_ratio = cost.state_ratio, .gradient_ratio = cost.gradient_ratio, .sharers = 4});
+  const StageBytes bytes = stage_bytes(contents, {.optimizer = cost, .sharers = 4});
   CHECK(bytes.weights == 2 * parameters);
   CHECK(bytes.gradients == 4 * parameters);
   CHECK(bytes.optimizer == 3 * parameters);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libprofile/core/file.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
@@ -187,17 +188,18 @@ TEST_SUITE("libprofile/model/hugging_face") {
 
   TEST_CASE("what changes the mathematics and is not built is refused by name") {
     CHECK(refusal(changed(llama(), {{"num_local_experts", 8}})) ==
-          "[data] /num_local_experts: mixtures of experts are not built: what sends tokens to experts, and the "
-          "loss "
-          "that balances them, are missing");
-    CHECK(refusal(changed(llama(), {{"model_type", "mixtral"}})) ==
-          "[data] /model_type: \"mixtral\" is not built: of mixtures of experts, what sends tokens to experts "
-          "and the "
-          "loss that balances them are missing");
+          "[data] /num_local_experts: is of a mixture of experts, which llama is not; those of mixtral, "
+          "qwen2_moe, "
+          "qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, glm4_moe are read");
+    CHECK(refusal(changed(llama(), {{"model_type", "llama4_text"}, {"num_local_experts", 16}})) ==
+          "[data] /model_type: \"llama4_text\" is not built: its layers are another mixture of experts than "
+          "those "
+          "of mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, glm4_moe, which are read");
     CHECK(refusal(changed(llama(), {{"model_type", "bert"}}))
               .starts_with("[data] /model_type: \"bert\" is not built; use one of llama, mistral, qwen2, "
                            "qwen3, gemma2, phi3, gpt_neox, "
-                           "opt, gpt2, smollm3, or bring"));
+                           "opt, gpt2, smollm3, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, "
+                           "gpt_oss, glm4_moe, or bring"));
     CHECK(refusal(changed(llama(), {{"attn_temperature", 2}})) ==
           "[data] /attn_temperature: is not a key that llama is built by; remove it if it changes nothing of "
           "what the "
@@ -209,6 +211,77 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK(refusal(changed(llama(), {{"quantization_config", Json::object()}}))
               .starts_with("[data] /quantization_config: quantized weights are not read"));
     CHECK(refusal(changed(llama(), {{"unknown", nullptr}})) == "no error");
+  }
+
+  TEST_CASE("mixtures of experts have as many parameters as transformers counts, and the published totals") {
+    const auto parameters = [](const Json& config) {
+      return parameter_count(resolve(build_hugging_face(config, "sequence=128")));
+    };
+    const Json mixtral = parse_json(R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 4096,
+      "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "max_position_embeddings": 32768, "num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02,
+      "output_router_logits": false, "sliding_window": null, "rope_theta": 1000000.0})");
+    CHECK(parameters(mixtral) == 46'702'792'704);
+    Json qwen2 = parse_json(R"({"model_type": "qwen2_moe", "vocab_size": 151936, "hidden_size": 2048,
+      "intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+      "max_position_embeddings": 8192, "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
+      "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 1, "mlp_only_layers": []})");
+    CHECK(parameters(qwen2) == 14'315'784'192);
+    // Every second block but the fourth is dense.
+    qwen2 = changed(qwen2, {{"num_hidden_layers", 4}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {3}}});
+    const ModelGraph sparse = build_hugging_face(qwen2);
+    CHECK(std::ranges::count(sparse.layers, kExpertsOp, &Layer::op) == 1);
+    CHECK(layer(sparse, "model.layers.1.mlp").op == kExpertsOp);
+    const Json qwen3 = parse_json(R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048,
+      "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+      "head_dim": 128, "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8,
+      "moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": true})");
+    CHECK(parameters(qwen3) == 30'532'122'624);
+    CHECK(parameters(changed(qwen3, {{"hidden_size", 4096},
+                                     {"num_hidden_layers", 94},
+                                     {"num_attention_heads", 64},
+                                     {"moe_intermediate_size", 1536}})) == 235'093'634'560);
+    const Json v3 = parse_json(R"({"model_type": "deepseek_v3", "vocab_size": 129280, "hidden_size": 7168,
+      "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
+      "num_key_value_heads": 128, "n_shared_experts": 1, "n_routed_experts": 256, "routed_scaling_factor": 2.5,
+      "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+      "n_group": 8, "topk_group": 4, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
+      "scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": true, "num_nextn_predict_layers": 1,
+      "max_position_embeddings": 163840, "rope_scaling": {"type": "yarn", "factor": 40, "beta_fast": 32,
+      "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096},
+      "quantization_config": {"quant_method": "fp8"}})");
+    // Published are 671,026,419,200: with 256 corrections of scores in each of 58 blocks, which are buffers.
+    CHECK(parameters(v3) == 671'026'419'200 - 58 * 256);
+    const ResolvedModel resolved = resolve(build_hugging_face(v3, "layers=4,sequence=128"));
+    const auto mixture = std::ranges::find(resolved.graph.layers, kExpertsOp, &Layer::op);
+    CHECK(mixture->name == "model.layers.3.mlp");
+    const ResolvedLayer& fourth =
+        resolved.layers[static_cast<std::size_t>(mixture - resolved.graph.layers.begin())];
+    CHECK((fourth.buffers.front().shape == Shape{256}));
+    // 8 of 256 experts count: per token 2 7168 256 of the router, 6 7168 2048 each, and their elementwise work.
+    CHECK(fourth.forward_flops.value ==
+          128 * (256 * (2.0 * 7168 + 5) + 8 * (2048 * (6.0 * 7168 + 6) + 2.0 * 7168)));
+    const Json lite = parse_json(R"({"model_type": "deepseek_v2", "vocab_size": 102400, "hidden_size": 2048,
+      "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+      "num_key_value_heads": 16, "n_shared_experts": 2, "n_routed_experts": 64, "kv_lora_rank": 512,
+      "q_lora_rank": null, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+      "num_experts_per_tok": 6, "first_k_dense_replace": 1, "max_position_embeddings": 163840})");
+    CHECK(parameters(lite) == 15'706'484'224);
+    const Json oss = parse_json(R"({"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880,
+      "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "head_dim": 64, "max_position_embeddings": 131072, "num_local_experts": 128, "num_experts_per_tok": 4,
+      "sliding_window": 128, "swiglu_limit": 7.0})");
+    CHECK(parameters(oss) == 116'829'156'672);
+    const Json glm = parse_json(R"({"model_type": "glm4_moe", "vocab_size": 151552, "hidden_size": 5120,
+      "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_hidden_layers": 92, "num_attention_heads": 96,
+      "num_key_value_heads": 8, "head_dim": 128, "n_shared_experts": 1, "n_routed_experts": 160,
+      "num_experts_per_tok": 8, "first_k_dense_replace": 3, "use_qk_norm": true, "attention_bias": true,
+      "partial_rotary_factor": 0.5, "max_position_embeddings": 131072})");
+    CHECK(parameters(glm) == 352'797'814'784);
+    CHECK(refusal(changed(v3, {{"scoring_func", "softmax"}})) ==
+          "[data] /scoring_func: is another than that of deepseek_v3");
+    CHECK(refusal(changed(v3, {{"moe_layer_freq", 2}})) ==
+          "[data] /moe_layer_freq: must be 1; deepseek_v3 is built only so");
   }
 
   TEST_CASE("hostile configurations are refused with the place") {

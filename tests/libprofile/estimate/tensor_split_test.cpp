@@ -7,12 +7,16 @@
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/model/families/families.h"
+#include "tests/libprofile/core/error_text.h"
+#include "tests/libprofile/estimate/chains.h"
 #include "tests/support/doctest.h"
 
 namespace tensor_split_test {
 
 using namespace pp;
 using namespace pp::profile;
+using namespace pp::profile::test;
+using pp::test::error_text;
 
 namespace {
 
@@ -176,6 +180,80 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
       }
       CHECK(gathers == 2);
     }
+  }
+
+  TEST_CASE("a mixture of experts: the chosen count, all are held, tokens go to other members and back") {
+    // 6 positions of width 4, 8 experts of width 3, two for each; the linear layer in front wants the gradient.
+    const Layer mixture = layer("m", "mixture_of_experts",
+                                {{"num_experts", std::int64_t{8}},
+                                 {"experts_per_token", std::int64_t{2}},
+                                 {"hidden", std::int64_t{3}}});
+    const ModelGraph graph = chain({linear("a", 4), mixture}, {{6, 4}});
+    const ResolvedModel linear_first = resolve(graph);
+    const ResolvedModel words = resolve(chain(
+        {layer("e", "embedding", {{"num_embeddings", std::int64_t{256}}, {"embedding_dim", std::int64_t{4}}}),
+         mixture},
+        {{6}, DType::int64}));
+    const auto of = [&](int samples, int tensor, int experts, ExpertKernels kernels = {}) {
+      const ResolvedModel& model = tensor > 1 ? words : linear_first;
+      return layer_work(model, split_operations(model, tensor, 1, experts),
+                        {.dtype = DType::float32,
+                         .micro_batch_size = samples,
+                         .tensor_degree = tensor,
+                         .expert_degree = experts,
+                         .experts = kernels})[1];
+    };
+    // Router 2 6 8 4, and for 12 pairs 2 4 6 upwards and 2 3 4 downwards.
+    const LayerWork alone = of(1, 1, 1), divided = of(4, 1, 4);
+    for (const LayerWork& work : {alone, divided}) {
+      CHECK(sum(work.forward).products == 384 + 12 * (48 + 24));
+      CHECK(sum(work.input_gradient).products == 384 + 12 * (48 + 24));
+      CHECK(sum(work.weight_gradient).products == 384 + 12 * (48 + 24));
+      // The input, scores and their shares, what experts get, make and activate, 12 bytes for each pair.
+      CHECK(work.saved == 4 * 24 + 2 * 4 * 48 + 4 * 12 * (4 + 6 + 3) + 12 * 12);
+      CHECK(work.saved_input == 4 * 24);
+    }
+    CHECK(alone.forward_exchanges.calls == 0);
+    // Twice 12 rows of 4 floats, of which three of four members' experts are elsewhere.
+    CHECK(divided.forward_exchanges.bytes == 2 * 12 * 4 * 4 * 3 / 4);
+    CHECK(divided.backward_exchanges.bytes == divided.forward_exchanges.bytes);
+    // Weights of all 8 experts, 36 numbers each, or of two: read forward and backward, their gradients in four
+    // passes. Two of eight go through another sort: 12 rows of 4 floats read and written, each way and in both
+    // directions.
+    const auto moved = [](const LayerWork& work) {
+      return sum(work.forward).bytes + sum(work.input_gradient).bytes + sum(work.weight_gradient).bytes;
+    };
+    CHECK(moved(alone) - moved(divided) == 4 * 6 * 36 * (2 + 4) - 4 * 2 * 4 * 48);
+    CHECK(sum(of(4, 1, 4, {.imbalance = 1.5}).forward).products == 384 + 1.5 * 12 * 72);
+    CHECK(sum(of(1, 1, 1, {.grouped = false}).forward).kernels == sum(alone.forward).kernels + 2 * 7);
+    // Members of a tensor group have positions of the same samples.
+    CHECK(sum(of(1, 2, 2).forward).products == sum(alone.forward).products / 2);
+    CHECK(sum(of(2, 2, 4).forward).products == sum(alone.forward).products / 2);
+
+    EstimateOptions options{.micro_batch_sizes = {1, 2}, .expert_degree = 4};
+    options.expert_link = Link{.bandwidth = BytesPerSecond(5e10)};
+    const Profile profile = estimate_profile(graph, plain_device(), options);
+    CHECK((profile.micro_batch_sizes == std::vector<std::int64_t>{4, 8}));  // one sample or two of each member
+    CHECK(profile.layers[1].parameter_count == 32 + 2 * 36);
+    CHECK(profile.layers[1].experts == Bytes(4 * 2 * 36));
+    CHECK(profile.expert_parallel.sum_s_per_byte == doctest::Approx(2 * 3 / 4.0 / 5e10));
+    CHECK(profile.expert_parallel.expert_sum_s_per_byte == 0);
+    CHECK((parse_profile(dump_json(to_json(profile))) == profile));
+
+    const auto refused = [&](const ModelGraph& model, int tensor, int experts) {
+      options.expert_degree = experts;
+      options.tensor_degree = tensor;
+      options.tensor_link = options.expert_link;
+      return error_text([&] { estimate_profile(model, plain_device(), options); });
+    };
+    CHECK(refused(graph, 1, 3) ==
+          "[usage] layer m has num_experts 8, which 3 devices cannot divide; use "
+          "--expert-parallel that divides 8");
+    CHECK(refused(graph, 4, 6) ==
+          "[usage] --expert-parallel 6: must be a multiple or a divisor of 4, --tensor times "
+          "--context-parallel");
+    CHECK(refused(chain({linear("a", 4)}, {{6, 4}}), 1, 2) ==
+          "[usage] --expert-parallel 2: the model has no mixture_of_experts; leave it out");
   }
 
   TEST_CASE("a profile of a context group says its size and what its own sum takes") {

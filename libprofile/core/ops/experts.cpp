@@ -1,0 +1,75 @@
+// The row of mixtures of experts (Shazeer et al., Outrageously Large Neural Networks, 2017): a router sends
+// every position to a few of many gated perceptrons.
+#include <algorithm>
+#include <string>
+
+#include "libprofile/core/ops/rows.h"
+
+namespace pp::detail {
+namespace {
+
+/// Per position: scores of all experts through softmax or sigmoid; of each chosen one its perceptron and its
+/// share of the sum.
+OpResult infer_experts(const Attributes& attributes, std::span<const TensorType> inputs) {
+  require_floating(inputs);
+  require_last_dimension(inputs, "[..., width]");
+  const std::int64_t width = inputs[0].shape.back(), experts = integer(attributes, "num_experts"),
+                     chosen = integer(attributes, "experts_per_token"), hidden = integer(attributes, "hidden");
+  const auto most = [&](const char* name, std::int64_t value, const char* limit, std::int64_t of) {
+    if (value <= of) return;
+    throw Error(ErrorKind::data, std::string(name) + " " + std::to_string(value) + " must be at most " + limit +
+                                     ", " + std::to_string(of));
+  };
+  most("experts_per_token", chosen, "num_experts", experts);
+  most("groups_per_token", integer(attributes, "groups_per_token"), "groups", integer(attributes, "groups"));
+  const bool bias = boolean(attributes, "bias");
+  OpResult result{{inputs[0]},
+                  {{"gate.weight", {experts, width}},
+                   {"experts.gate_up_proj", {experts, 2 * hidden, width}},
+                   {"experts.down_proj", {experts, width, hidden}}},
+                  {},
+                  {}};
+  if (bias) {
+    result.parameters.push_back({"gate.bias", {experts}});
+    result.parameters.push_back({"experts.gate_up_proj_bias", {experts, 2 * hidden}});
+    result.parameters.push_back({"experts.down_proj_bias", {experts, width}});
+  }
+  if (boolean(attributes, "correction"))
+    result.buffers = {{"gate.e_score_correction_bias", {experts}, DType::float32}};
+  const double router = real(experts) * (2.0 * real(width) + 5);
+  const double perceptron = real(hidden) * (6.0 * real(width) + 6) + 2.0 * real(width) +
+                            (bias ? 2.0 * real(hidden) + real(width) : 0);
+  const double positions = elements(inputs[0]) / real(width);
+  result.forward_flops = Flops(positions * (router + real(chosen) * perceptron));
+  return result;
+}
+
+}  // namespace
+
+std::vector<OpRow> expert_ops() {
+  return {
+      {.name = kExpertsOp,
+       .summary = "gated perceptrons, of which a router chooses some for each position",
+       .shapes = "[..., h] -> the same",
+       .flops = "2 h + 5 per expert, 6 h hidden + 6 hidden + 2 h per chosen one",
+       .attributes = {required_integer("num_experts", 1, kMaxSize, "perceptrons"),
+                      required_integer("experts_per_token", 1, kMaxSize, "of them, for each position"),
+                      required_integer("hidden", 1, kMaxSize / 2, "width inside an expert"),
+                      choice_attribute<GateActivation>("activation", "of the gate"),
+                      silent(words_attribute("scores", {"softmax", "sigmoid"}, "of the router, in float32")),
+                      silent(flag_attribute("normalised", true, "the chosen scores add up to 1")),
+                      silent(number_attribute("factor", 1, 1e-6, 1e6, "of the sum of the chosen")),
+                      silent(integer_attribute("groups", 1, 1, kMaxSize, "of neighbouring experts")),
+                      silent(integer_attribute("groups_per_token", 1, 1, kMaxSize,
+                                               "in which a position's experts are")),
+                      silent(flag_attribute("correction", false, "a buffer is added to scores to choose by")),
+                      silent(flag_attribute("bias", false, "router and experts add a learned vector")),
+                      std_attribute()},
+       .runnable = false,
+       .positions = Positions::apart,
+       .tensor = TensorSplit::positions,
+       .work = {.kind = OpWork::Kind::experts, .keeps = OpWork::Keeps::inputs, .adds_products = true},
+       .infer = infer_experts}};
+}
+
+}  // namespace pp::detail
