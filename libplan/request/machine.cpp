@@ -78,9 +78,6 @@ Cluster with_one_more_device(Cluster cluster) {
 Cluster with_one_more(Cluster cluster) {
   const std::string& last = cluster.devices.back().node;
   const auto in_node = at(static_cast<int>(std::ranges::count(cluster.devices, last, &Device::node)));
-  const std::vector<Level>& levels = cluster.levels;
-  const bool joins_copies = levels.size() == 2 && levels[0].devices == levels[1].devices;
-  if (in_node == cluster.devices.size() && joins_copies) return with_nodes(cluster, 2);
   if (in_node == 1 || in_node == cluster.devices.size() || !has_equal_nodes(cluster))
     return with_one_more_device(std::move(cluster));
   const std::string node = last + "+";

@@ -22,8 +22,7 @@ Cluster some_devices(const Cluster& cluster, std::span<const int> positions);
 
 /// One more device like the last, at the end of the list; it joins the outermost level.
 Cluster with_one_more_device(Cluster cluster);
-/// One more node like the last where there are several of equally many, several devices, or one and the level
-/// that joins copies of it; else one more device.
+/// One more node like the last where there are several of equally many, several devices; else one more device.
 Cluster with_one_more(Cluster cluster);
 
 /// All links, and what was measured of their all-reduces, so many times as fast.

@@ -29,9 +29,9 @@ std::string see_description(const Field& field);
 
 /// How the value of a key is read, written and described.
 struct ValueType {
-  void (*read)(const Field& field, const Json& json, const std::string& pointer, void* value);
-  Json (*write)(const Field& field, const void* value);
-  Json (*schema)(const Field& field);
+  void (*read)(const Field& field, const Json& json, const std::string& pointer, void* value) = nullptr;
+  Json (*write)(const Field& field, const void* value) = nullptr;
+  Json (*schema)(const Field& field) = nullptr;
   std::string (*expected)(const Field& field) =
       detail::see_description;  ///< words what a missing key should be
 };

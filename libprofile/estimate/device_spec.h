@@ -18,7 +18,7 @@ namespace pp::profile {
 
 /// Rates for one floating type.
 struct TypeRates {
-  RunType dtype;
+  RunType dtype = {};
   double product_flops_per_s = 0;  ///< peak of products of matrices
   double vector_flops_per_s = 0;   ///< of everything else
   double efficiency = 1;           ///< the share of the peak that large products reach

@@ -30,7 +30,7 @@ struct EstimateOptions {
   std::vector<std::int64_t> micro_batch_sizes{1, 2, 4, 8, 16};  ///< ascending
   /// Instead: 1, 2, 4, ... as long as every layer fits the device by itself.
   bool automatic_sizes = false;
-  RunType dtype;
+  RunType dtype = {};
   /// Devices that share every layer (tensor_split.h).
   int tensor_degree = 1;
   /// Such groups that each have a part of every sample's positions.

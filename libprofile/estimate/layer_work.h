@@ -53,7 +53,7 @@ struct LayerWork {
 
 struct WorkOptions {
   DeviceKind kind = DeviceKind::cuda;
-  RunType dtype;
+  RunType dtype = {};
   Recipe recipe = {};  ///< of a narrow type
   std::int64_t micro_batch_size = 1;
   /// Members of a tensor group. More than one divide layers as split_operations() says.

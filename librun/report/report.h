@@ -33,9 +33,9 @@ struct EpochReport {
 
 /// The model on the test set, between two steps.
 struct EvaluationReport {
-  int epoch = 0;                    ///< that of the last step
-  std::int64_t step = 0;            ///< as EpochReport::last_step
-  std::optional<double> test_loss;  ///< as EpochReport::test_loss
+  int epoch = 0;                         ///< that of the last step
+  std::int64_t step = 0;                 ///< as EpochReport::last_step
+  std::optional<double> test_loss = {};  ///< as EpochReport::test_loss
   std::optional<double> test_accuracy = {};
   Seconds elapsed{};  ///< from the start of the run to the end of that step
   Seconds time{};     ///< from there to the result

@@ -187,7 +187,6 @@ TEST_CASE("where nodes hold several devices, one more is a node, also for traine
     CHECK(why.changes[0].step->count() == exactly(0.39));  // (60 + 5) * 6 ms
   }
   CHECK(has_equal_nodes(with_one_more(cluster)));
-  CHECK(with_one_more(with_nodes(cluster, 1)) == with_nodes(cluster, 2));
   CHECK(with_one_more(make_cluster(3)) == with_one_more_device(make_cluster(3)));
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("replicas add up trained gradients only, and one version holds what is
   CHECK(planned(six(0), "data-parallel", 1, 2).predicted.stages[0].all_reduce.count() == exactly(6e-3));
   CHECK(planned(six(4), "data-parallel", 1, 2).predicted.stages[0].all_reduce.count() == exactly(2e-3));
   const StageBytes bytes = stage_bytes({.parameters = 10, .buffers = 2, .frozen = 6, .gradients = 4},
-                                       {.versions = 3, .state_ratio = 2});
+                                       {.versions = 3, .optimizer = {.state_ratio = 2}});
   CHECK(bytes.weights == 12);
   CHECK(bytes.gradients == 4);
   CHECK(bytes.optimizer == 8);

@@ -1,7 +1,7 @@
-// A better machine does not give a slower plan. More devices by construction: smaller machines are searched too
-// (joint.h). Faster links and more memory usually, here on all of these small models, since what poorer
-// machines would run competes (candidates.h) and all partitions close to the optimum are simulated
-// (near_optima.h). Up to 20 devices, factors of all sizes; the tolerance is that of sums in another order.
+// A better machine does not give a slower plan. More devices by construction: smaller machines are cases
+// too. More memory and faster links usually, here on all of these small models, since what fits less memory
+// competes (find_candidates.h) and all partitions close to the optimum are simulated (near_optima.h). Up to 20
+// devices, factors of all sizes; the tolerance is that of sums in another order.
 #include <algorithm>
 
 #include "libplan/answer/make_plan.h"
