@@ -142,7 +142,7 @@ void add_group_options(const cli::Command& command, EstimateOptions& options) {
       .group(group);
   command
       .add_option("--expert-imbalance", options.imbalance,
-                  "tokens of the device whose experts get most of them, relative to the mean")
+                  "most tokens that the experts of a device get, relative to the mean")
       .type_name("FACTOR")
       .group(group)
       .default_str("the trainer's");

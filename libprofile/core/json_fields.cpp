@@ -10,7 +10,7 @@ namespace {
 
 std::span<const Field> fields_of(const Keys& keys) { return {keys.fields, keys.count}; }
 
-/// Of schemas: whole numbers are written as such.
+/// A limit in a schema: whole numbers are written as such.
 Json limit(double value) {
   constexpr double kExact = 1e15;
   const bool whole =

@@ -12,7 +12,7 @@ constexpr NumberRange kReached{.min = 0.01, .max = 1};
 constexpr NumberRange kFlops{.min = 1e6, .max = 1e18};  // outside it is another unit
 constexpr NumberRange kBandwidth{.min = 1e6, .max = 1e14};
 
-/// Of weights, or a narrower one of products.
+/// The weights' type, or a narrower one of products.
 constexpr ValueType kRunType{
     .read =
         [](const Field& field, const Json& json, const std::string& pointer, void* to) {

@@ -21,11 +21,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 constexpr auto kStem = "model";
 
-// A new name without a suffix is a folder's, as in Hugging Face's save_pretrained.
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
-  return path.filename().empty() || fs::is_directory(path, ignored) ||
-         (!path.has_extension() && !fs::exists(path, ignored));
+  return path.filename().empty() || fs::is_directory(path, ignored);
 }
 
 }  // namespace

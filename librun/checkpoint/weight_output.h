@@ -28,10 +28,10 @@ std::string shard_name(const std::string& stem, std::size_t number, std::size_t 
 /// The files of one set of weights: open from the beginning, named all at once at the end.
 class WeightOutput {
  public:
-  /// `path`: a file; a folder (it exists, or the path ends with a slash or is new and without a suffix):
-  /// model.safetensors in it, or, above `limit`, shards and their model.safetensors.index.json; an index,
-  /// NAME.safetensors.index.json: it and its shards in any case. What an earlier save left under these names
-  /// goes. Throws pp::Error (usage) where one cannot be written.
+  /// `path`: a file; a folder (it exists, or the path ends with a slash): model.safetensors in it, or, above
+  /// `limit`, shards and their model.safetensors.index.json; an index, NAME.safetensors.index.json: it and its
+  /// shards in any case. What an earlier save left under these names goes. Throws pp::Error (usage) where one
+  /// cannot be written.
   WeightOutput(const std::filesystem::path& path, std::span<const ModelTensor> tensors,
                Bytes limit = kShardBytes);
 

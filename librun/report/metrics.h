@@ -14,7 +14,7 @@ namespace pp::run {
 /// Whether a file that begins with this line has such lines.
 bool begins_metrics(std::string_view line);
 
-/// Of each kind of line.
+/// The keys of each kind of line.
 std::vector<Keys> metrics_keys();
 
 /// Each one line with its newline.

@@ -87,7 +87,7 @@ class LossWeights {
   using Counts = std::vector<double>;  ///< of each mean over labels
   const std::vector<Counts>& counted(Step step, Step epoch_first, const DataFeed& feed);
   Counts count(std::int64_t first, int rows, const DataFeed& feed) const;
-  /// `own` of `rows` samples, `all` of all of them.
+  /// `own` in `rows` samples, `all` in `samples`.
   std::vector<double> label_shares(const Counts& own, double rows, const Counts& all, double samples) const;
 
   const Job& job_;

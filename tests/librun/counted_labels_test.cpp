@@ -79,7 +79,7 @@ ModelGraph with_call(std::int64_t ignored, bool class_weights) {
   return model_from_json(json);
 }
 
-/// Two means of different labels, one of them with class weights, and the mean of the squared logits: as heads
+/// Two means of different labels, one with class weights, and the mean of the squared logits: as heads
 /// with labels of their own and a penalty.
 ModelGraph with_several() {
   ModelGraph graph = with_call(-100, false);

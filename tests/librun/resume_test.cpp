@@ -381,7 +381,7 @@ TEST_SUITE("librun/resume") {
     options.checkpoint = folder.path() / "ck";
     options.checkpoint_auto = true;
     options.between_failures = Seconds(1e-6);  // so often that the next one follows at once
-    options.save_weights = folder.path() / "weights.safetensors";
+    options.save_weights = folder.path() / "weights";
     FirstCheckpointObserver observer(options.checkpoint);
     const run::RunReport found = test::run_checked(plan, options, observer, [] { return false; });
     CHECK(observer.step_of_first >= 8);

@@ -80,7 +80,7 @@ class OpenCase {
   std::optional<Error> refusal_{};
 };
 
-/// Of a schedule that places its stages one for each of its variants.
+/// One for each variant of a schedule that places its stages.
 std::vector<std::unique_ptr<OpenCase>> open_cases(MachinePart& part, PlanCase one);
 
 /// What no plan of the request undercuts on this cluster or a part of it, if that is below `enough`; else some

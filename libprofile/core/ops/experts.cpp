@@ -53,7 +53,7 @@ std::vector<OpRow> expert_ops() {
        .shapes = "[..., h] -> the same",
        .flops = "2 h + 5 per expert, 6 h hidden + 6 hidden + 2 h per chosen one",
        .attributes = {required_integer("num_experts", 1, kMaxSize, "perceptrons"),
-                      required_integer("experts_per_token", 1, kMaxSize, "of them, for each position"),
+                      required_integer("experts_per_token", 1, kMaxSize, "experts for each position"),
                       required_integer("hidden", 1, kMaxSize / 2, "width inside an expert"),
                       choice_attribute<GateActivation>("activation", "of the gate"),
                       silent(words_attribute("scores", {"softmax", "sigmoid"}, "of the router, in float32")),

@@ -55,15 +55,6 @@ TEST_SUITE("librun/checkpoint/weight_output") {
     CHECK(shard_name("model", 2, 15) == "model-00002-of-00015.safetensors");
   }
 
-  TEST_CASE("a new name without a suffix is a folder's; a name that is there stays what it is") {
-    const TestFolder folder;
-    WeightOutput(folder.path() / "trained", kTensors).write(stored());
-    CHECK(names_in(folder.path() / "trained") == std::vector<std::string>{"model.safetensors"});
-    folder.write("kept", "x");
-    WeightOutput(folder.path() / "kept", kTensors).write(stored());
-    CHECK(content(folder.path() / "kept", "c") == "0123456789abcdef");
-  }
-
   TEST_CASE("a folder gets one file where all fits, else shards and their index") {
     const TestFolder folder;
     WeightOutput(folder.path(), kTensors).write(stored());

@@ -17,7 +17,7 @@ TEST_SUITE_BEGIN("libplan/search/candidates/open_case");
 namespace pp::plan {
 namespace {
 
-/// Of uneven layers, four sizes of micro-batches.
+/// Uneven layers, four sizes of micro-batches.
 Profile drawn_profile(test::Random& random, int layers) {
   test::ProfileSpec spec{.layers = {}, .edges = {}, .sizes = {1, 2, 4, 8}};
   for (int l = 0; l < layers; ++l) {
