@@ -47,7 +47,7 @@ struct OptimizerCost {
   int members = 1, expert_members = 1;
   double sum_per_byte = 0, expert_sum_per_byte = 0;
 
-  /// Each member's part.
+  /// What each member has of them.
   double each(const TrainedBytes& bytes) const {
     return (bytes.all - bytes.experts) / members + bytes.experts / expert_members;
   }

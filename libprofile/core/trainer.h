@@ -76,7 +76,7 @@ struct ExpertKernels {
   bool grouped = true;    ///< the experts of a device are one kernel, else one each
   Seconds host{};         ///< that the host takes for a layer's forward, twice in its backward
   double hidden = 0;      ///< share of the exchanges of tokens that other work hides
-  double imbalance = 1;   ///< most tokens of a device, relative to the mean
+  double imbalance = 1;   ///< tokens of the device with most of them, relative to the mean
   bool operator==(const ExpertKernels&) const = default;
 };
 
