@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -140,6 +142,16 @@ Json alternatives_of(const Plan& plan) {
   return list;
 }
 
+/// Reports are read without a check of their plan.
+bool has_model_layers(const Plan& plan) {
+  std::set<std::string_view> names;
+  for (const Layer& layer : plan.model.layers) names.insert(layer.name);
+  const auto known = [&](const std::string& layer) { return names.contains(layer); };
+  return std::ranges::all_of(plan.stages, [&](const Stage& stage) {
+    return std::ranges::all_of(stage.layers, known) && std::ranges::all_of(stage.recompute, known);
+  });
+}
+
 bool is_alternative(const Json& plan, const Json& other) {
   const double step = plan.at("step").get<double>();
   return plan.at("schedule") == other.at("schedule") && plan.at("stages_text") == other.at("stages") &&
@@ -169,7 +181,7 @@ Json plan_data(const Plan& plan, const std::string& name, const std::string& tit
             {"gap", plan.certificate.gap},
             {"lower_bound", plan.certificate.lower_bound.count()}};
   if (promise.expected_step) json["expected_step"] = promise.expected_step->count();
-  if (promise.step > Seconds()) json["throughput"] = to_json(throughput_of(plan, {}));
+  if (promise.step > Seconds() && has_model_layers(plan)) json["throughput"] = to_json(throughput_of(plan, {}));
   json["stages"] = stages_of(plan);
   const std::vector<int> nodes = nodes_of(plan, json["nodes"]);
   json["workers"] = workers_of(plan, nodes);

@@ -1,6 +1,7 @@
 #include "libprofile/core/json_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -37,8 +38,10 @@ std::string describe_limits(IntegerRange range, bool exceeded) {
   return is_open(range) && !exceeded ? from + " upwards" : from + " to " + std::to_string(most(range));
 }
 std::string describe_limits(NumberRange range, bool exceeded) {
-  const std::string from = "a number from " + number_text(range.min);
-  return is_open(range) && !exceeded ? from + " upwards" : from + " to " + number_text(most(range));
+  const bool positive = range.min == std::numeric_limits<double>::min();
+  const std::string from = positive ? "a number above 0" : "a number from " + number_text(range.min);
+  if (is_open(range) && !exceeded) return positive ? from : from + " upwards";
+  return from + (positive ? ", to " : " to ") + number_text(most(range));
 }
 
 template <class Range>

@@ -142,7 +142,7 @@ TEST_CASE("reading is strict and names the pointer") {
         "two_buffered, macrobatch, latest, predict, server, downpour, ssp, hogwild");
   json = golden_json();
   json["predicted"]["micro_batch_scale"] = {1, 0};
-  CHECK(refusal(json) == "/predicted/micro_batch_scale: entry 1 must be a number above 0, to 1e30");
+  CHECK(refusal(json) == "/predicted/micro_batch_scale/1: must be a number above 0, to 1e+30, not 0");
   json = golden_json();
   json["version"] = 2;
   CHECK(refusal(json).find("version") != std::string::npos);

@@ -103,8 +103,7 @@ TEST_SUITE("libprofile/core/cluster_json") {
     cluster.levels[1].all_reduce = {BytesPerSecond(5e8), Seconds(1e-4), 0.25, inner.samples};
     CHECK(parse_cluster(dump_json(to_json(cluster))) == cluster);
     CHECK(refused([](Json& j) { j["levels"][1]["all_reduce"] = Json::object(); }) ==
-          "[data] /levels/1/all_reduce/bandwidth_bytes_per_s: missing; add this key, a number from "
-          "2.2250738585072014e-308 upwards");
+          "[data] /levels/1/all_reduce/bandwidth_bytes_per_s: missing; add this key, a number above 0");
   }
 
   TEST_CASE("an all-reduce may leave the caches, for what is slower") {
@@ -125,8 +124,8 @@ TEST_SUITE("libprofile/core/cluster_json") {
       });
     };
     CHECK(with("bandwidth_beyond_bytes_per_s", 6e8) ==
-          "[data] /levels/1/all_reduce/bandwidth_beyond_bytes_per_s: must be a number from "
-          "2.2250738585072014e-308 to 500000000.0, not 600000000.0");
+          "[data] /levels/1/all_reduce/bandwidth_beyond_bytes_per_s: must be a number above 0, to "
+          "500000000.0, not 600000000.0");
     CHECK(with("cached_bytes", -1).starts_with("[data] /levels/1/all_reduce/cached_bytes: must be an integer"));
   }
 
