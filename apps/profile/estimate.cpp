@@ -114,32 +114,21 @@ void estimate(const EstimateOptions& options, const cli::Shell& shell) {
 
 void add_group_options(const cli::Command& command, EstimateOptions& options) {
   const std::string group = "Groups";
-  command
-      .add_option(
-          "--tensor", options.tensor,
-          "devices that share every layer by splitting its tensors; times are then of the group, bytes of "
-          "one member")
-      .check(cli::whole_number(1))
-      .type_name("INT")
-      .group(group);
+  const auto add_degree = [&](const std::string& name, int& degree, const std::string& help) {
+    command.add_option(name, degree, help).check(cli::whole_number(1)).type_name("INT").group(group);
+  };
+  add_degree("--tensor", options.tensor,
+             "devices that share every layer by splitting its tensors; times are then of the group, bytes of "
+             "one member");
   command
       .add_flag("--no-sequence-parallel", options.whole_positions,
                 "each member keeps and computes norms, dropout and sums of all positions")
       .group(group);
-  command
-      .add_option("--context-parallel", options.context_parallel,
-                  "such groups that have a part of every sample's positions each, neighbours of each other")
-      .check(cli::whole_number(1))
-      .type_name("INT")
-      .group(group);
-  command
-      .add_option(
-          "--expert-parallel", options.expert_parallel,
-          "devices that have a part of every mixture's experts each: several of these groups, with samples of "
-          "their own, or a part of one")
-      .check(cli::whole_number(1))
-      .type_name("INT")
-      .group(group);
+  add_degree("--context-parallel", options.context_parallel,
+             "such groups that have a part of every sample's positions each, neighbours of each other");
+  add_degree("--expert-parallel", options.expert_parallel,
+             "devices that have a part of every mixture's experts each: several of these groups, with samples "
+             "of their own, or a part of one");
   command
       .add_option("--expert-imbalance", options.imbalance,
                   "most tokens that the experts of a device get, relative to the mean")

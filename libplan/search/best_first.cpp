@@ -174,7 +174,7 @@ class BestFirst {
     const bool spread = request_.placement == Placement::scatter || request_.placement == Placement::fresh;
     if (spread || !is_searched(graph_.size(), devices)) return false;
     if (request_.even_nodes && !has_equal_nodes(first_devices(cluster_, devices))) return false;
-    // Of a large machine, whose parts are searched with it unless plans use all of one: until there is a plan.
+    // Parts of a large machine are searched with it unless plans use all of one: then until there is a plan.
     if (!is_large(graph_.size(), devices)) return true;
     return request_.even_nodes && shortlist_.best() == kInfinity;
   }
@@ -245,7 +245,7 @@ class BestFirst {
     return true;
   }
 
-  /// Of those that leave the placement to the planner and take the micro-batches; joined by commas.
+  /// Names of those that leave the placement to the planner and take the micro-batches, joined by commas.
   std::string unplanned_schedules() const {
     const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
     std::string names;

@@ -29,7 +29,7 @@ class LabelCount {
  public:
   explicit LabelCount(CountedLabels counted);
 
-  /// Of one micro-batch and each mean: the labels that count, or the sum of their class weights, over the
+  /// In one micro-batch, for each mean: the labels that count, or the sum of their class weights, over the
   /// labels that a sample has. So it is the number of samples where every label counts as 1, and exact where no
   /// class has a weight. `data`: a tensor [n, shape...] for each of sources(), on one device; waits for it.
   std::vector<double> operator()(TensorSpan data) const;

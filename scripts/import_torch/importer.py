@@ -64,9 +64,8 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
     unused = [name for name, parameter in module.named_parameters() if id(parameter) not in held]
     own = set(weights) & set(parameters)
     trained = {name for name in own if parameters[name].requires_grad}
-    verification = Verification(wrapper, examples, document, weights)
-    differences = {} if plan_only else verification.run()
-    return Imported(document, weights, own, trained, unused, choice.left_out, differences, notes + verification.notes,
+    differences = {} if plan_only else Verification(wrapper, examples, document, weights).run()
+    return Imported(document, weights, own, trained, unused, choice.left_out, differences, notes,
                     *further_state(module, weights))
 
 

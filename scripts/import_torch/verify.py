@@ -71,7 +71,6 @@ class Verification:
         self.wrapper, self.examples = wrapper, examples
         self.document, self.weights = document, weights
         self.inputs = [example.draw(SAMPLES) for example in examples]
-        self.notes: list[str] = []
 
     def named(self, inputs: list[torch.Tensor]) -> Tensors:
         return {example.name: tensor for example, tensor in zip(self.examples, inputs)}

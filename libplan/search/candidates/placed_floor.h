@@ -15,8 +15,8 @@ namespace pp::plan {
 /// For searches over exactly the schedule's stages, one replica each. The case must outlive it.
 class PlacedFloor : public StageCost {
  public:
-  /// Of `pipelines` side by side, each with this schedule. `bytes`: of the largest device; `best`: of all
-  /// links.
+  /// The floor of `pipelines` side by side, each with this schedule. `bytes`: of the largest device; `best`: of
+  /// all links.
   PlacedFloor(const PlanCase& one, const Schedule& schedule, int pipelines, std::int64_t bytes,
               const Link& best);
 

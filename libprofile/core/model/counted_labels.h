@@ -41,7 +41,7 @@ struct Answers {
 /// numbers.
 std::optional<Answers> answers_of(const ResolvedModel& model);
 
-/// Of the loss cross_entropy, and of a graph whose result is a linear function of means by LibTorch's
+/// Labels of the loss cross_entropy, and of a graph whose result is a linear function of means by LibTorch's
 /// cross_entropy_loss or nll_loss: a sum of multiples, to which means over samples may be added. Nothing for a
 /// loss without such a mean, and where the labels depend on a layer. Throws pp::Error (data) for a graph that
 /// ignores one of its classes and is no such function: no weight of a micro-batch makes it equal to the whole

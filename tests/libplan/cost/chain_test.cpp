@@ -16,6 +16,8 @@ TEST_SUITE_BEGIN("libplan/cost/chain");
 namespace pp::plan::chain_test {
 namespace {
 
+using test::activations;
+
 Chain chain_of(const Profile& profile, std::vector<int> order = {}) {
   const PlanGraph graph = make_graph(profile);
   if (order.empty()) {
@@ -35,12 +37,6 @@ Profile skip_profile() {
                               {1, 2, 10, 1, 2, 2, 1}},
                              {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}},
                              {1}});
-}
-
-std::vector<double> activations(const std::vector<Exchange>& exchanges) {
-  std::vector<double> bytes;
-  for (const Exchange& one : exchanges) bytes.push_back(one.activation);
-  return bytes;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "libplan/cost/chain.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
@@ -94,6 +95,13 @@ inline Profile example_c() {
                         {1, 2, 12'000'000, 3'000'000, 0, 0, 0}},
                        {},
                        {1}});
+}
+
+/// Bytes of each forward message.
+inline std::vector<double> activations(const std::vector<Exchange>& exchanges) {
+  std::vector<double> bytes;
+  for (const Exchange& one : exchanges) bytes.push_back(one.activation);
+  return bytes;
 }
 
 }  // namespace pp::plan::test

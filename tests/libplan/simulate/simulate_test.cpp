@@ -68,7 +68,7 @@ TEST_SUITE("libplan/simulate/simulate") {
     CHECK(times(result, 1) == "F1.0 1-3, B1.0 3-7, F1.1 7-9, B1.1 9-13, U1 13-13");
     twice.stages[1] = costs(2, 4);
     CHECK(result.ops == simulate(twice).ops);
-    // Of the two replicas one is slower; their all-reduce takes what it did.
+    // One of the two replicas is slower; their all-reduce takes what it did.
     SimulationInput replicas = two_replicas(AllReduceMode::blocking, 0);
     replicas = at_speeds(std::move(replicas), std::vector{1.0, 0.25});
     CHECK(makespan(replicas) == 4 * 3 + 3 + 4 * 0.5);

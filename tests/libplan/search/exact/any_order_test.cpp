@@ -16,6 +16,7 @@ TEST_SUITE_BEGIN("libplan/search/exact/any_order");
 namespace pp::plan::any_order_test {
 namespace {
 
+using test::activations;
 using test::for_each_staging;
 using test::make_profile;
 using test::Random;
@@ -124,12 +125,6 @@ Profile diamond() {
       {{{7, 0, 10, 100, 0, 0, 0}, {3, 0, 20, 200, 0, 0, 0}, {10, 0, 30, 300, 0, 0, 0}, {4, 0, 40, 0, 0, 0, 0}},
        {{0, 1}, {0, 2}, {1, 3}, {2, 3}},
        {1}});
-}
-
-std::vector<double> activations(const std::vector<Exchange>& exchanges) {
-  std::vector<double> bytes;
-  for (const Exchange& one : exchanges) bytes.push_back(one.activation);
-  return bytes;
 }
 
 }  // namespace
