@@ -429,13 +429,16 @@ namespace {
 
 /// Where stages of equally many numbered blocks begin; what is in front of the first block is part of the
 /// first stage, what is behind the last of the last. Where two blocks more would divide, the first stage and
-/// the last have one less, in place of embedding and head.
+/// the last have one less, in place of embedding and head; these can be stages by themselves.
 std::vector<int> even_cuts(const Profile& profile, const plan::PlanRequest& request) {
   if (!request.stages) throw Error(ErrorKind::usage, "--cuts even: into how many stages? Add --stages");
   const std::size_t stages = at(*request.stages * std::max(1, request.chunks_per_worker));
-  const std::vector<std::vector<int>> blocks = plan::numbered_blocks(plan::make_graph(profile));
+  const plan::PlanGraph graph = plan::make_graph(profile);
+  const std::vector<std::vector<int>> blocks = plan::numbered_blocks(graph);
   const std::size_t less = blocks.size() % stages == 0 ? 0 : 1, all = blocks.size() + 2 * less;
-  if (blocks.empty() || all % stages != 0 || all / stages <= less) {
+  const bool ends = !blocks.empty() && blocks.front().front() > 0 &&
+                    blocks.back().back() + 1 < static_cast<int>(graph.layers.size());
+  if (blocks.empty() || all % stages != 0 || (all / stages <= less && !ends)) {
     throw Error(ErrorKind::usage, "--cuts even: the model has " +
                                       counted(static_cast<std::int64_t>(blocks.size()), "block") + ", which " +
                                       std::to_string(stages) +
