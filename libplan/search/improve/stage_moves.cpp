@@ -82,6 +82,16 @@ class StageMoves {
     return improved;
   }
 
+  /// A replica of any stage goes to another that is no neighbour.
+  bool exchange_replicas(Climb& climb) const {
+    bool improved = false;
+    for (int from = 0; has_replicas(climb) && from < stages(climb); ++from) {
+      for (int to = 0; to < stages(climb); ++to)
+        if (std::abs(to - from) > 1) improved |= move_replica(climb, from, to);
+    }
+    return improved;
+  }
+
   /// A layer of the busiest stage goes to one with less work, wherever in the row that is: a layer moves over
   /// every cut in between.
   bool across_stages(Climb& climb) const {
@@ -271,8 +281,9 @@ void improve_stages(Finalist& finalist, const PricingContext& context, const Pla
   Climb climb(finalist, operations, [&](Finalist& other, const Finalist& best, std::int64_t& left) {
     return moves.price(other, best, left);
   });
-  const std::array<Pass, 3> passes{[&](Climb& here) { return moves.between_stages(here); },
+  const std::array<Pass, 4> passes{[&](Climb& here) { return moves.between_stages(here); },
                                    [&](Climb& here) { return moves.across_stages(here); },
+                                   [&](Climb& here) { return moves.exchange_replicas(here); },
                                    [&](Climb& here) { return moves.onto_devices(here); }};
   run(climb, passes);
 }
