@@ -86,7 +86,7 @@ struct Program {
 
 std::vector<std::size_t> numbers(const std::vector<int>& indices) { return {indices.begin(), indices.end()}; }
 
-/// The node's own share of weights or buffers. In training only calls read buffers, and there may be none.
+/// The node's own share of weights or buffers, of which in training there may be none.
 Tensors picked(const std::vector<std::size_t>& indices, TensorSpan tensors) {
   Tensors own;
   for (const std::size_t index : indices) {

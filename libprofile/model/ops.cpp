@@ -37,8 +37,8 @@ std::vector<Row> all_rows() {
   std::vector<Row> rows;
   for (const std::span<const Row> group :
        {activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-        embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(),
-        recurrent_rows(), relative_position_rows(), shape_rows()})
+        embedding_rows(), expert_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(),
+        pooling_rows(), recurrent_rows(), relative_position_rows(), shape_rows()})
     rows.insert(rows.end(), group.begin(), group.end());
   std::ranges::sort(rows, {}, &Row::name);
   return rows;

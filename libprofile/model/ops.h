@@ -61,7 +61,7 @@ struct LayerContext {
   int layer = 0;  ///< model-wide index
   at::Generator* generator =
       nullptr;  ///< private to the worker; reseeded from (key, layer) by the layer's first draw
-  /// In the order of the op's buffers; batch norm reads them in evaluation only.
+  /// In the order of the op's buffers; batch norm reads them in evaluation only. May be missing in training.
   std::span<const at::Tensor> buffers;
   std::vector<BatchStatistics>* statistics =
       nullptr;                        ///< where batch norm leaves its statistics in training; null: dropped

@@ -82,6 +82,11 @@ void initialise_additive_attention(at::Tensor& tensor, const Start& start) {
   }
 }
 
+void initialise_experts(at::Tensor& tensor, const Start& start) {
+  initialise_by_fan_in(tensor,
+                       {start.parameters.subspan(start.index, 1), 0, start.attributes, start.generator});
+}
+
 void initialise_lstm(at::Tensor& tensor, const Start& start) {
   uniform(tensor, 1.0 / std::sqrt(fan_in(start.parameters[1])),
           start.generator);  // weight_hh_l0 [4 hidden, hidden]

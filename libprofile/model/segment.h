@@ -79,7 +79,7 @@ struct PassContext {
   RandomKey key;
   at::Generator* generator =
       nullptr;  ///< of the calling thread; recomputed layers draw from it in backward too
-  /// Per layer of the segment; they outlive the pass. In training only calls of LibTorch read theirs.
+  /// Per layer of the segment; they outlive the pass. In training batch norm does not read its own.
   std::span<const std::vector<at::Tensor>> buffers;
   /// Forwards run under LibTorch's autocast to this type: products in it, sums that need it in float32. Weights
   /// and their gradients keep their type.

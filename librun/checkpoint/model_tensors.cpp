@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "libprofile/core/error.h"
@@ -88,9 +89,10 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
   }
   if (ignore_unknown) return missing;
   const Metadata further = further_state(file);
+  std::set<std::string_view> names;
+  for (const ModelTensor& tensor : wanted) names.insert(tensor.name);
   for (const SafetensorsFile::Entry& tensor : file.tensors()) {
-    if (further.contains(tensor.name)) continue;
-    if (std::ranges::find(wanted, tensor.name, &ModelTensor::name) == wanted.end())
+    if (!further.contains(tensor.name) && !names.contains(tensor.name))
       refuse(tensor.name, "is not in the model; leave such tensors out with --ignore-unknown-weights");
   }
   return missing;

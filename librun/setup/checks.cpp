@@ -66,11 +66,6 @@ void check_runnable(const ResolvedModel& model) {
   for (const Layer& layer : model.graph.layers) {
     const OpRow* row = find_op(layer.op);
     if (row == nullptr || row->runnable) continue;
-    if (row->work.kind != OpWork::Kind::unknown)
-      refuse(ErrorKind::data,
-             "layer \"" + layer.name + "\" is " + layer.op +
-                 ": no kernel here computes it or its gradients; it can be estimated, planned and "
-                 "exported, not run");
     refuse(ErrorKind::data,
            "layer \"" + layer.name +
                "\" is opaque: the model comes from another planner's profile, it can be planned and "
@@ -169,12 +164,24 @@ void check_cuda_graphs(const plan::Plan& plan, std::span<const Device> devices, 
   }
 }
 
+namespace {
+
+/// How many rows its products have depends on values.
+bool has_experts(const Layer& layer) {
+  const OpRow* row = find_op(layer.op);
+  return (row != nullptr && row->work.kind == OpWork::Kind::experts) ||
+         std::ranges::any_of(layer.nodes, has_experts);
+}
+
+}  // namespace
+
 std::string why_not_recorded(const plan::Plan& plan, const ResolvedModel& model, StageId stage) {
   const bool last = index(stage) + 1 == plan.stages.size();
   const std::vector<std::string>& names = plan.stages[index(stage)].layers;
   for (const Layer& layer : model.graph.layers) {
-    if (std::ranges::find(names, layer.name) != names.end() && draws_numbers(layer))
-      return "layer \"" + layer.name + "\" draws random numbers";
+    if (std::ranges::find(names, layer.name) == names.end()) continue;
+    if (draws_numbers(layer)) return "layer \"" + layer.name + "\" draws random numbers";
+    if (has_experts(layer)) return "layer \"" + layer.name + "\" sends positions to experts";
   }
   if (last && model.graph.loss && draws_numbers(*model.graph.loss)) return "the loss draws random numbers";
   return "";

@@ -99,11 +99,15 @@ class Exported:
 
 
 def prepare(module: torch.nn.Module) -> torch.nn.Module:
-    """In training mode, without caches of keys and values."""
-    for part in module.modules():
+    """In training mode, without caches of keys and values. Refuses transformers' mixtures of experts."""
+    for name, part in module.named_modules():
         config = getattr(part, "config", None)
         if getattr(config, "use_cache", False):
             config.use_cache = False
+        if hasattr(part, "experts") and hasattr(getattr(module, "config", None), "model_type"):
+            raise Refused(f"{name}: {type(part).__name__} sends positions to experts by their values, which torch.export does "
+                          "not follow; give the module's config.json (save_pretrained) to pp-profile in place of a model.json, "
+                          "and its model.safetensors to pp-run --initial-weights")
     return module.train()
 
 

@@ -2,11 +2,13 @@
 #include "tests/librun/features.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "libplan/schedule/schedule.h"
 #include "libplan/search/zero_bubble/auto_zero_bubble.h"
 #include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "tests/lab/fuzz/random.h"
 #include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
@@ -25,6 +27,16 @@ Feature model_of(std::string name, ModelGraph model, MemoryFormat format = Memor
             t.spec.memory_format = format;
           },
           format == MemoryFormat::contiguous};
+}
+
+/// Attention of a latent vector, a perceptron, experts with groups, corrected scores and a shared one.
+ModelGraph mixture() {
+  return model::build_hugging_face(
+      parse_json(R"({"model_type": "deepseek_v3", "vocab_size": 12, "hidden_size": 8,
+    "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+    "max_position_embeddings": 6, "kv_lora_rank": 6, "q_lora_rank": null, "qk_rope_head_dim": 2,
+    "qk_nope_head_dim": 4, "v_head_dim": 3, "moe_intermediate_size": 6, "n_routed_experts": 6,
+    "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1})"));
 }
 
 Feature family(const std::string& spec) {
@@ -195,7 +207,7 @@ const std::vector<Axis>& axes() {
         family("gnmt:layers=2,width=8,vocabulary=11,source=4,target=3"),
         family("transformer:layers=1,width=8,heads=2,vocabulary=12,sequence=6,dropout=0.2,tied=1"),
         family("t5_small:layers=1,width=8,heads=2,hidden=12,vocabulary=13,source=5,target=4,dropout=0.1"),
-        model_of("imported residual", imported_residual()),
+        model_of("experts", mixture()), model_of("imported residual", imported_residual()),
         model_of("imported attention", imported_attention()), model_of("LoRA", lora()),
         model_of("frozen embedding", frozen_embedding()), model_of("unread and detached", cut_off())}},
       {"schedule",

@@ -4,12 +4,15 @@
 // interruption, and those of one device by the book; its values to rounding where sums have another order.
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "libprofile/core/file.h"
 #include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "librun/setup/make_setup.h"
 #include "tests/lab/fuzz/random.h"
 #include "tests/libprofile/core/error_text.h"
@@ -18,6 +21,7 @@
 #include "tests/librun/rank_training.h"
 #include "tests/librun/reference.h"
 #include "tests/librun/whole_model.h"
+#include "tests/support/places.h"
 #include "tests/support/small_families.h"
 #include "tests/support/torch_test.h"
 
@@ -317,7 +321,11 @@ TEST_SUITE("librun/promises") {
       ModelGraph model = model::build_family(family);
       if (std::ranges::count(model.layers, "grouped_query_attention", &Layer::op) > 0) models.push_back(model);
     }
-    REQUIRE(models.size() == 11);
+    for (const char* name : {"mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe"}) {
+      const Json document = parse_json(read_file(test_data(std::string("families/") + name + ".json")));
+      models.push_back(model::build_hugging_face(document["config"], "sequence=8"));
+    }
+    REQUIRE(models.size() == 15);
     const Axis& schedules = axes()[1];
     Random random(5);
     int bits = 0;

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -388,6 +389,12 @@ class Refusals(Refusing):
                      "float32:4", loss="mse")
         self.refused("--output 2: the module returns no such tensor; choose one of 0 [batch, 3], 1 [batch, 3]", module,
                      "float32:4", output="2")
+
+    def test_a_mixture_of_experts_of_transformers_is_refused_with_its_block(self):
+        block = module_of(lambda self, x: self.experts[0](x), experts=nn.ModuleList([nn.Linear(4, 4)]))
+        module = nn.Sequential(nn.Linear(4, 4), block)
+        module.config = types.SimpleNamespace(model_type="mixtral")
+        self.refused(f"1: {type(block).__name__} sends positions to experts by their values", module, "float32:4")
 
     def test_weights_in_float16_are_refused(self):
         self.refused("0.weight is float16, which pp-run has no weights of; import the module as .float()",

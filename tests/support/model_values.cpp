@@ -78,16 +78,28 @@ ModelValues model_values(ModelGraph graph, DType dtype, const GivenTensors& give
   ModelValues values;
   values.outputs =
       std::move(segment.forward(whole.weights, whole.inputs, whole.context(model::Mode::evaluation)).outputs);
-  model::Pass pass = segment.forward(whole.weights, whole.inputs, whole.context(model::Mode::training));
-  values.loss = pass.loss;
-  model::Gradients gradients = segment.empty_gradients();
-  std::vector<model::Tensors> nothing(segment.outputs().size());
-  segment.backward(pass, nothing, 1.0, gradients);
+  model::Gradients gradients;
+  const auto train = [&] {
+    model::Pass pass = segment.forward(whole.weights, whole.inputs, whole.context(model::Mode::training));
+    gradients = segment.empty_gradients();
+    std::vector<model::Tensors> nothing(segment.outputs().size());
+    segment.backward(pass, nothing, 1.0, gradients);
+    return pass.loss;
+  };
+  values.loss = train();
   for (std::size_t l = 0; l < gradients.layers.size(); ++l) {
     for (std::size_t i = 0; i < gradients.layers[l].size(); ++i) {
       at::Tensor& sum = values.gradients[parameter_name(whole.model, whole.model.layers[l].weights_layer, i)];
       sum = sum.defined() ? sum.add(gradients.layers[l][i]) : gradients.layers[l][i];
     }
+  }
+  const c10::AutoGradMode no_grad(false);
+  for (int step = 0; step < given.steps; ++step) {
+    for (std::size_t l = 0; l < gradients.layers.size(); ++l) {
+      for (std::size_t i = 0; i < gradients.layers[l].size(); ++i)
+        whole.weights->layers[l][i].sub_(gradients.layers[l][i], given.rate);
+    }
+    values.steps.push_back(train().item<double>());
   }
   return values;
 }

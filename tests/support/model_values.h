@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/model/ops.h"
@@ -17,12 +18,15 @@ struct ModelValues {
   pp::model::Tensors outputs;                   ///< in evaluation
   at::Tensor loss;                              ///< in training, as are the gradients
   std::map<std::string, at::Tensor> gradients;  ///< by model-wide name; of shared parameters the sum
+  std::vector<double> steps;                    ///< the losses of further steps of gradient descent
 };
 
 /// Parameters and buffers by model-wide name and shape; a batch of an input or target.
 struct GivenTensors {
   std::function<at::Tensor(const std::string& name, const pp::Shape& shape)> weights;
   std::function<at::Tensor(const pp::DataTensor& tensor)> data;
+  int steps = 0;
+  double rate = 0;  ///< of these steps
 };
 
 /// Without dropout. `dtype`: of the run.

@@ -20,7 +20,11 @@ namespace {
 
 bool looks_ahead(const Layer& layer) {
   const OpRow* row = find_op(layer.op);
-  if (row == nullptr || row->positions == Positions::together) return true;
+  if (row == nullptr) return true;
+  if (row->positions == Positions::together) {  // but where it takes parts of the features
+    const auto dim = layer.attributes.find("dim");
+    return dim == layer.attributes.end() || dim->second == Attribute{std::int64_t{0}};
+  }
   return row->positions == Positions::causal && !boolean(layer.attributes, "causal");
 }
 

@@ -31,8 +31,9 @@ const std::vector<std::int64_t>& integers(const Attributes& attributes, std::str
 enum class GateActivation { silu, gelu, gelu_tanh, relu };
 /// What happens to the frequencies of rotary positions.
 enum class RotaryScaling { none, linear, llama3, yarn };
-/// Order of queries, keys and values in one tensor: all queries first, or head by head.
-enum class HeadPacking { parts, heads };
+/// Where queries, keys and values are. Of one tensor all queries first, or head by head. `latent`: three, of
+/// which the second has keys and values head by head, and the third what all keys end with.
+enum class HeadPacking { parts, heads, latent };
 
 template <>
 struct EnumNames<GateActivation> {
@@ -51,7 +52,8 @@ struct EnumNames<RotaryScaling> {
 template <>
 struct EnumNames<HeadPacking> {
   static constexpr std::array table{std::pair{HeadPacking::parts, std::string_view("parts")},
-                                    std::pair{HeadPacking::heads, std::string_view("heads")}};
+                                    std::pair{HeadPacking::heads, std::string_view("heads")},
+                                    std::pair{HeadPacking::latent, std::string_view("latent")}};
 };
 
 /// Takes complete attributes.

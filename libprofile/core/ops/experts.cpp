@@ -20,19 +20,29 @@ OpResult infer_experts(const Attributes& attributes, std::span<const TensorType>
     throw Error(ErrorKind::data, std::string(name) + " " + std::to_string(value) + " must be at most " + limit +
                                      ", " + std::to_string(of));
   };
+  const std::int64_t groups = integer(attributes, "groups"), open = integer(attributes, "groups_per_token");
   most("experts_per_token", chosen, "num_experts", experts);
-  most("groups_per_token", integer(attributes, "groups_per_token"), "groups", integer(attributes, "groups"));
+  most("groups_per_token", open, "groups", groups);
+  if (experts % groups != 0)
+    throw Error(ErrorKind::data,
+                "groups " + std::to_string(groups) + " must divide num_experts, " + std::to_string(experts));
+  most("experts_per_token", chosen, "the experts of groups_per_token groups", open * (experts / groups));
   const bool bias = boolean(attributes, "bias");
-  OpResult result{{inputs[0]},
-                  {{"gate.weight", {experts, width}},
-                   {"experts.gate_up_proj", {experts, 2 * hidden, width}},
-                   {"experts.down_proj", {experts, width, hidden}}},
-                  {},
-                  {}};
+  OpResult result{{inputs[0]}, {{"gate.weight", {experts, width}}}, {}, {}};
   if (bias) {
-    result.parameters.push_back({"gate.bias", {experts}});
-    result.parameters.push_back({"experts.gate_up_proj_bias", {experts, 2 * hidden}});
-    result.parameters.push_back({"experts.down_proj_bias", {experts, width}});
+    result.parameters.insert(result.parameters.end(), {{"experts.gate_up_proj", {experts, 2 * hidden, width}},
+                                                       {"experts.down_proj", {experts, width, hidden}},
+                                                       {"gate.bias", {experts}},
+                                                       {"experts.gate_up_proj_bias", {experts, 2 * hidden}},
+                                                       {"experts.down_proj_bias", {experts, width}}});
+  } else {
+    const bool numbered = text(attributes, "tensors") == "w1";
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const std::string expert = "experts." + std::to_string(e) + ".";
+      result.parameters.push_back({expert + (numbered ? "w1.weight" : "gate_proj.weight"), {hidden, width}});
+      result.parameters.push_back({expert + (numbered ? "w3.weight" : "up_proj.weight"), {hidden, width}});
+      result.parameters.push_back({expert + (numbered ? "w2.weight" : "down_proj.weight"), {width, hidden}});
+    }
   }
   if (boolean(attributes, "correction"))
     result.buffers = {{"gate.e_score_correction_bias", {experts}, DType::float32}};
@@ -52,7 +62,7 @@ std::vector<OpRow> expert_ops() {
        .summary = "gated perceptrons, of which a router chooses some for each position",
        .shapes = "[..., h] -> the same",
        .flops = "2 h + 5 per expert, 6 h hidden + 6 hidden + 2 h per chosen one",
-       .attributes = {required_integer("num_experts", 1, kMaxSize, "perceptrons"),
+       .attributes = {required_integer("num_experts", 1, kMostExperts, "perceptrons"),
                       required_integer("experts_per_token", 1, kMaxSize, "experts for each position"),
                       required_integer("hidden", 1, kMaxSize / 2, "width inside an expert"),
                       choice_attribute<GateActivation>("activation", "of the gate"),
@@ -63,9 +73,10 @@ std::vector<OpRow> expert_ops() {
                       silent(integer_attribute("groups_per_token", 1, 1, kMaxSize,
                                                "in which a position's experts are")),
                       silent(flag_attribute("correction", false, "a buffer is added to scores to choose by")),
-                      silent(flag_attribute("bias", false, "router and experts add a learned vector")),
+                      silent(words_attribute("tensors", {"gate_proj", "w1"},
+                                             "of an expert: gate_proj, up_proj, down_proj; or w1, w3, w2")),
+                      silent(flag_attribute("bias", false, "router and experts add a learned vector; not run")),
                       std_attribute()},
-       .runnable = false,
        .positions = Positions::apart,
        .tensor = TensorSplit::positions,
        .work = {.kind = OpWork::Kind::experts, .keeps = OpWork::Keeps::inputs, .adds_products = true},

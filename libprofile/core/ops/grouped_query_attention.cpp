@@ -1,5 +1,6 @@
 // The row of attention over projected queries, keys and values, as decoders since Llama have it: fewer heads of
-// keys and values than of queries, rotary positions, norms of queries and keys, a window, capped scores.
+// keys and values than of queries, rotary positions, norms of queries and keys, a window, capped scores. And
+// with keys and values made of a narrow vector: DeepSeek-AI, DeepSeek-V2, 2024, sec. 2.1.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -25,6 +26,27 @@ std::int64_t width_of_head(std::span<const TensorType> inputs, std::size_t input
                    std::to_string(input) + ", " + std::to_string(width));
 }
 
+bool is_latent(const Attributes& attributes) {
+  return choice<HeadPacking>(attributes, "packing") == HeadPacking::latent;
+}
+
+/// Each head's keys end with the third input, and are turned there.
+Sizes latent_sizes(const Attributes& attributes, std::span<const TensorType> inputs, Sizes sizes) {
+  if (inputs.size() != 3 || sizes.groups != sizes.heads || boolean(attributes, "norms"))
+    refuse_attention(
+        "packing \"latent\" needs three inputs, as many num_key_value_heads as num_heads, no norms");
+  const std::int64_t turned = inputs[2].shape[1];
+  sizes.width = width_of_head(inputs, 0, sizes.heads, "num_heads");
+  sizes.value_width = width_of_head(inputs, 1, sizes.heads, "num_heads") - (sizes.width - turned);
+  if (sizes.width <= turned || sizes.value_width < 1 || integer(attributes, "rotary_dim") != turned ||
+      inputs[1].shape[0] != sizes.length || inputs[2].shape[0] != sizes.length)
+    refuse_attention(
+        "queries, keys with values, and the rotated key must have the same positions, and heads of " +
+        std::to_string(sizes.width) + " end with the rotated " + std::to_string(turned) +
+        ", which is rotary_dim");
+  return sizes;
+}
+
 Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) require_rank(inputs, i, 2, kSequence);
   Sizes sizes{.length = inputs[0].shape[0],
@@ -34,6 +56,7 @@ Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs)
     refuse_attention("num_key_value_heads " + std::to_string(sizes.groups) + " must divide num_heads, " +
                      std::to_string(sizes.heads));
   }
+  if (is_latent(attributes)) return latent_sizes(attributes, inputs, sizes);
   if (inputs.size() == 1) {
     sizes.width = sizes.value_width =
         width_of_head(inputs, 0, sizes.heads + 2 * sizes.groups, "num_heads + 2 num_key_value_heads,");
@@ -99,7 +122,8 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
   const Sizes sizes = sizes_of(attributes, inputs);
   check_rotary(attributes, sizes);
   OpResult result{{{{sizes.length, sizes.heads * sizes.value_width}, inputs[0].dtype}}, {}, {}, {}};
-  const double heads = real(sizes.length) * real(sizes.heads + sizes.groups);  // of queries and keys
+  const std::int64_t keys = is_latent(attributes) ? 1 : sizes.groups;
+  const double heads = real(sizes.length) * real(sizes.heads + keys);  // that are turned
   double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes) +
                  3.0 * heads * real(integer(attributes, "rotary_dim"));
   if (boolean(attributes, "norms")) {
@@ -112,7 +136,8 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
 }
 
 /// By LibTorch's kernels, which hold no scores: the output and a float32 for each query and head. With a cap or
-/// dropout the scores are held: before the cap and behind it, as shares, and what dropout leaves of them.
+/// dropout the scores are held: before the cap and behind it, as shares, and what dropout leaves of them. Keys
+/// from a latent vector are put together for every head, and kept so.
 OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
   const Sizes sizes = sizes_of(attributes, inputs);
   const double rows = real(sizes.length), queries = rows * real(sizes.heads);
@@ -120,7 +145,8 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
       queries * real(sizes.width) + rows * real(sizes.groups * (sizes.width + sizes.value_width));
   const double flops = pairs(attributes, sizes) * flops_of_pair(attributes, sizes);
   const bool one_kernel = number(attributes, "soft_cap") == 0 && number(attributes, "dropout") == 0;
-  OpInside inside{.kept_bytes = one_kernel ? kSumOfScores * queries : 0,
+  OpInside inside{.kept = is_latent(attributes) ? queries * real(sizes.width) : 0,
+                  .kept_bytes = one_kernel ? kSumOfScores * queries : 0,
                   .keeps_output = one_kernel,
                   .moved = all,
                   .flops = flops,
@@ -139,44 +165,6 @@ OpInside grouped_query_attention_inside(const Attributes& attributes, std::span<
   return inside;
 }
 
-/// Latent attention: queries, keys and values of heads without positions, and the one rotated key.
-Sizes latent_sizes(const Attributes& attributes, std::span<const TensorType> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) require_rank(inputs, i, 2, kSequence);
-  const std::int64_t heads = integer(attributes, "num_heads"), turned = inputs[2].shape[1];
-  Sizes sizes{.length = inputs[0].shape[0], .heads = heads, .groups = heads};
-  sizes.width = width_of_head(inputs, 0, heads, "num_heads");
-  sizes.value_width = width_of_head(inputs, 1, heads, "num_heads") - (sizes.width - turned);
-  if (sizes.width <= turned || sizes.value_width < 1 || inputs[1].shape[0] != sizes.length ||
-      inputs[2].shape[0] != sizes.length)
-    refuse_attention(
-        "queries, keys with values, and the rotated key must have the same positions, and heads of " +
-        std::to_string(sizes.width) + " hold the rotated " + std::to_string(turned));
-  return sizes;
-}
-
-OpResult infer_latent_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  const Sizes sizes = latent_sizes(attributes, inputs);
-  const double turned = real(sizes.length) * real(sizes.heads + 1) * real(inputs[2].shape[1]);
-  const double flops = real(sizes.heads) * real(sizes.length) * real(sizes.length) *
-                       (2.0 * real(sizes.width) + 2.0 * real(sizes.value_width) + 5);
-  return {
-      {{{sizes.length, sizes.heads * sizes.value_width}, inputs[0].dtype}}, {}, {}, Flops(flops + 3 * turned)};
-}
-
-/// The keys are put together for every head, and kept so.
-OpInside latent_attention_inside(const Attributes& attributes, std::span<const TensorType> inputs) {
-  const Sizes sizes = latent_sizes(attributes, inputs);
-  const double queries = real(sizes.length) * real(sizes.heads);
-  return {.kept = queries * real(sizes.width),
-          .kept_bytes = kSumOfScores * queries,
-          .keeps_output = true,
-          .moved = queries * real(2 * sizes.width + sizes.value_width),
-          .flops = queries * real(sizes.length) * (2.0 * real(sizes.width) + 2.0 * real(sizes.value_width) + 5),
-          .one_kernel = true,
-          .computed = 1 - kCausalShare};
-}
-
 std::vector<AttributeSpec> attributes_of_row() {
   constexpr double kMost = 1e9;
   return {
@@ -185,7 +173,9 @@ std::vector<AttributeSpec> attributes_of_row() {
                    "heads of keys and values; a divisor of num_heads"),
       flag_attribute("causal", true, "a position sees itself and earlier ones only"),
       silent(choice_attribute<HeadPacking>(
-          "packing", "of one input: all queries, keys, values; or head by head a query, key, value")),
+          "packing",
+          "of one input: all queries, keys, values; or head by head a query, key, value; latent: of "
+          "three inputs")),
       silent(integer_attribute("sliding_window", 0, 0, kMost,
                                "a position sees so many, itself included; 0: all; only with causal")),
       silent(number_attribute("scale", 0, 0, 1e6, "of the scores; 0: 1 / sqrt(width of a head)")),
@@ -194,7 +184,8 @@ std::vector<AttributeSpec> attributes_of_row() {
       silent(flag_attribute("norms", false, "rms norm of each head of queries and of keys")),
       silent(flag_attribute("sinks", false, "each head has a learned score that no value follows; not run")),
       silent(number_attribute("norm_eps", 1e-6, 0, 1, "added to the mean square")),
-      silent(integer_attribute("rotary_dim", 0, 0, kMaxSize, "leading elements of a head that are rotated")),
+      silent(integer_attribute("rotary_dim", 0, 0, kMaxSize,
+                               "leading elements of a head that are rotated; latent: the last")),
       silent(
           integer_attribute("rotary_exponent_dim", 0, 0, kMaxSize, "divisor of the exponents; 0: rotary_dim")),
       silent(number_attribute("rotary_base", 10000, 1e-3, 1e15, "of the wavelengths")),
@@ -216,45 +207,27 @@ std::vector<AttributeSpec> attributes_of_row() {
 }  // namespace
 
 std::vector<OpRow> grouped_query_attention_ops() {
-  return {
-      {.name = "grouped_query_attention",
-       .summary = "attention of projected queries, keys and values, by position, of groups of heads",
-       .shapes = "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
-                 "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e",
-       .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
-                "3 per rotated element, 4 per normed one",
-       .max_inputs = 3,
-       .attributes = attributes_of_row(),
-       .draws = true,
-       .weight_gradient_with_input = true,
-       .positions = Positions::causal,
-       .tensor = TensorSplit::heads,
-       .work = {.kind = OpWork::Kind::products,
-                .keeps = OpWork::Keeps::inputs,
-                .kernels = 4,
-                .weight_products = 0,
-                .attention = true,
-                .inside = grouped_query_attention_inside},
-       .infer = infer_grouped_query_attention},
-      {.name = "latent_attention",
-       .summary =
-           "causal attention of keys and values from a latent vector, with one rotated key for all heads",
-       .shapes = "queries [l, num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r] "
-                 "-> [l, num_heads e]",
-       .flops = "2 d + 2 r + 2 e + 5 per head and pair of positions, 3 per rotated element",
-       .min_inputs = 3,
-       .max_inputs = 3,
-       .attributes = {required_integer("num_heads", 1, kMaxSize, "heads")},
-       .runnable = false,
-       .positions = Positions::together,
-       .tensor = TensorSplit::heads,
-       .work = {.kind = OpWork::Kind::products,
-                .keeps = OpWork::Keeps::inputs,
-                .kernels = 4,
-                .weight_products = 0,
-                .attention = true,
-                .inside = latent_attention_inside},
-       .infer = infer_latent_attention}};
+  return {{.name = "grouped_query_attention",
+           .summary = "attention of projected queries, keys and values, by position, of groups of heads",
+           .shapes =
+               "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
+               "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e; latent: queries [l, "
+               "num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r]",
+           .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
+                    "3 per rotated element, 4 per normed one",
+           .max_inputs = 3,
+           .attributes = attributes_of_row(),
+           .draws = true,
+           .weight_gradient_with_input = true,
+           .positions = Positions::causal,
+           .tensor = TensorSplit::heads,
+           .work = {.kind = OpWork::Kind::products,
+                    .keeps = OpWork::Keeps::inputs,
+                    .kernels = 4,
+                    .weight_products = 0,
+                    .attention = true,
+                    .inside = grouped_query_attention_inside},
+           .infer = infer_grouped_query_attention}};
 }
 
 }  // namespace pp::detail

@@ -120,8 +120,8 @@ const OpRow* find_loss(std::string_view name);
 
 /// The op of layers that only have edges and sizes (another planner's graph): plannable, never runnable.
 inline constexpr std::string_view kOpaqueOp = "opaque";
-/// Estimated and planned, not yet run.
 inline constexpr std::string_view kExpertsOp = "mixture_of_experts";
+inline constexpr std::int64_t kMostExperts = 1024;  ///< of one layer: each has parameters of its own
 
 /// Two ops that the table does not have, because a layer says itself what it does: a call of LibTorch, and a
 /// small graph of nodes.

@@ -223,16 +223,15 @@ const ConfigDefaults& config_defaults(const Json& config) {
 
 std::span<const std::string_view> neutral_keys() { return kNeutral; }
 
+double yarn_magnitude(double factor, double weight) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
 namespace {
 
 constexpr NumberRange kFactors{1e-6, 1e6};
 
-// Peng et al., YaRN, 2023, sec. 3.4; with the two factors of DeepSeek-V2's configuration.
-double yarn_magnitude(double factor, double weight = 1) {
-  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
-}
-
-double yarn_magnitude(ConfigReader& rope, double factor) {
+double rope_magnitude(ConfigReader& rope, double factor) {
   if (rope.given("attention_factor")) return rope.number("attention_factor", kFactors);
   const double one = rope.number_or("mscale", 0, {0, 1e6}), all = rope.number_or("mscale_all_dim", 0, {0, 1e6});
   return one > 0 && all > 0 ? yarn_magnitude(factor, one) / yarn_magnitude(factor, all)
@@ -264,7 +263,7 @@ void read_scaling(ConfigReader& config, ConfigReader& rope, RotaryScaling scalin
   const double stretched = static_cast<double>(defaults.positions) / static_cast<double>(original);
   const double factor = rope.number_or("factor", stretched, kFactors);
   attributes.emplace("rotary_factor", factor);
-  attributes.emplace("rotary_magnitude", yarn_magnitude(rope, factor));
+  attributes.emplace("rotary_magnitude", rope_magnitude(rope, factor));
   attributes.emplace("rotary_beta_fast", rope.number_or("beta_fast", 32, kFactors));
   attributes.emplace("rotary_beta_slow", rope.number_or("beta_slow", 1, kFactors));
   attributes.emplace("rotary_truncate", rope.boolean_or("truncate", true));

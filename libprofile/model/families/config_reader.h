@@ -83,6 +83,8 @@ struct RopeDefaults {
   std::int64_t head_width = 1, positions = 1;
 };
 
+/// Peng et al., YaRN, 2023, sec. 3.4, with a factor of DeepSeek-V2's configuration: of sines and cosines.
+double yarn_magnitude(double factor, double weight = 1);
 /// Adds the attributes of grouped_query_attention. Refused by name: scalings that follow the length of the
 /// sequence (dynamic, longrope), and unknown ones.
 void read_rope(ConfigReader& config, const RopeDefaults& defaults, Attributes& attributes);

@@ -117,8 +117,10 @@ class DecoderBuilder {
     };
     std::string keys = norm(d_.names.attention + ".kv_a_layernorm", part("latent", 0, latent.keys));
     keys = builder_.linear(inside + "kv_b_proj", keys, straight + d_.heads * latent.values, false);
-    const std::string y = builder_.add(
-        name, "latent_attention", {query, keys, part("rotated", latent.keys, all)}, {{"num_heads", d_.heads}});
+    Attributes attributes = d_.attention;
+    attributes.insert({{"num_heads", d_.heads}, {"packing", "latent"}});
+    const std::string y = builder_.add(name, "grouped_query_attention",
+                                       {query, keys, part("rotated", latent.keys, all)}, attributes);
     return to_residual(inside + d_.names.out, y, d_.out_bias);
   }
 

@@ -60,7 +60,7 @@ struct Decoder {
   bool gated = true;
   std::string activation = "silu";  ///< silu, gelu, gelu_tanh, relu
   Attributes attention;             ///< of grouped_query_attention, less heads and windows
-  LatentAttention latent;           ///< in its place
+  LatentAttention latent;           ///< what its inputs are made of
   Attributes experts;               ///< of mixture_of_experts
   std::int64_t shared_hidden = 0;   ///< of a perceptron beside each mixture; 0: there is none
   double embedding_scale = 1;

@@ -99,7 +99,7 @@ Decoder decoder_of_family(std::string_view family) {
   // positions.
   // Mixtures: Jiang et al., Mixtral of experts, 2024; DeepSeek-AI, DeepSeek-V3 technical report, 2024; OpenAI,
   // gpt-oss model card, 2025; GLM-4.5 team, 2025.
-  constexpr std::array kPlain{"llama",       "mistral",     "smollm",  "smollm3", "mixtral",
+  constexpr std::array kPlain{"llama",       "mistral",     "smollm",  "smollm3",
                               "deepseek_v2", "deepseek_v3", "gpt_oss", "glm4_moe"};
   if (std::ranges::find(kPlain, family) != kPlain.end()) return decoder;
   if (family == "qwen2") {  // Yang et al., Qwen2 technical report, 2024
@@ -110,6 +110,8 @@ Decoder decoder_of_family(std::string_view family) {
     decoder.query_bias = true;
     decoder.names.shared = "mlp.shared_expert";
     decoder.names.shared_gate = "mlp.shared_expert_gate";
+  } else if (family == "mixtral") {
+    decoder.names.experts = "block_sparse_moe";
   } else if (family == "gemma2") {
     as_gemma2(decoder);
   } else if (family == "phi3") {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/config_reader.h"
 #include "libprofile/model/families/decoder.h"
 
@@ -86,12 +87,13 @@ class ConfigBuilder {
     } else if (is("gpt2")) {
       read_gpt2();
     } else {
+      if (is_deepseek()) read_latent();
       read_rotary();
     }
     if (is("gemma2")) read_gemma2();
     if (is("gpt_neox")) read_gpt_neox();
     if (is("phi3")) read_phi3();
-    if (is_deepseek()) read_latent();
+    if (is_deepseek()) scale_latent();
     if (defaults_.experts) read_experts();
     read_windows();
     read_biases();
@@ -250,12 +252,26 @@ class ConfigBuilder {
           "num_attention_heads",
           std::to_string(decoder_.heads) + " heads make projections wider than " + std::to_string(kMostWidth));
     config_.require("mlp_bias", false);
+    decoder_.head_width = latent.rotated;
+    decoder_.attention.emplace("rotary_interleaved",
+                               config_.boolean_or("rope_interleave", true) || is("deepseek_v2"));
+  }
+
+  /// With yarn's factor of the scores, squared.
+  void scale_latent() {
+    const std::string_view key = config_.given("rope_scaling") ? "rope_scaling" : "rope_parameters";
+    if (!decoder_.attention.contains("rotary_scaling")) return;
+    ConfigReader rope = config_.object(key);
+    const double weight = rope.number_or("mscale_all_dim", 0, {0, 1e6});
+    const double factor = yarn_magnitude(rope.number_or("factor", 1, {1e-6, 1e6}), weight);
+    const auto width = static_cast<double>(decoder_.latent.straight + decoder_.latent.rotated);
+    if (weight > 0) decoder_.attention.emplace("scale", factor * factor / std::sqrt(width));
   }
 
   void read_experts() {
     constexpr IntegerRange kCounts{1, kMostWidth};
     const bool dense_first = is_deepseek() || is("glm4_moe"), whole = is("mixtral") || is("gpt_oss");
-    const bool sigmoid = is("deepseek_v3") || is("glm4_moe");
+    const bool v3 = is("deepseek_v3"), sigmoid = v3 || is("glm4_moe");
     const std::string_view count = dense_first                    ? "n_routed_experts"
                                    : config_.given("num_experts") ? "num_experts"
                                                                   : "num_local_experts";
@@ -264,32 +280,36 @@ class ConfigBuilder {
       config_.fail("intermediate_size", "must be at most " + std::to_string(kMostWidth / 2));
     if (config_.text_or("scoring_func", sigmoid ? "sigmoid" : "softmax") != (sigmoid ? "sigmoid" : "softmax"))
       config_.fail("scoring_func", "is another than that of " + config_.who());
-    decoder_.experts = {{"num_experts", config_.integer(count, kCounts)},
+    decoder_.experts = {{"num_experts", config_.integer(count, {1, kMostExperts})},
                         {"experts_per_token", config_.integer("num_experts_per_tok", kCounts)},
                         {"hidden", hidden},
                         {"activation", decoder_.activation},
                         {"scores", sigmoid ? "sigmoid" : "softmax"},
                         {"normalised", config_.boolean_or("norm_topk_prob", whole || sigmoid)},
-                        {"factor", config_.number_or("routed_scaling_factor", 1, {1e-6, 1e6})},
-                        {"groups", config_.integer_or("n_group", 1, kCounts)},
-                        {"groups_per_token", config_.integer_or("topk_group", 1, kCounts)},
+                        {"factor", config_.number_or("routed_scaling_factor", v3 ? 2.5 : 1, {1e-6, 1e6})},
                         {"correction", sigmoid},
+                        {"tensors", is("mixtral") ? "w1" : "gate_proj"},
                         {"bias", is("gpt_oss")}};
-    decoder_.shared_hidden = dense_first       ? hidden * config_.integer_or("n_shared_experts", 0, {0, 1024})
+    if (is("deepseek_v2")) config_.require("norm_topk_prob", false);
+    const std::string usual = sigmoid ? "noaux_tc" : "greedy", method = config_.text_or("topk_method", usual);
+    const bool grouped = is("deepseek_v2") && method == "group_limited_greedy";
+    if (method != usual && !grouped) config_.fail("topk_method", "\"" + method + "\" is not built");
+    const std::int64_t groups = config_.integer_or("n_group", v3 ? 8 : 1, kCounts),
+                       open = config_.integer_or("topk_group", v3 ? 4 : 1, kCounts);
+    if (sigmoid || grouped) decoder_.experts.insert({{"groups", groups}, {"groups_per_token", open}});
+    const std::int64_t shared = config_.mentioned("n_shared_experts") ? 0 : is("deepseek_v2") ? 2 : 1;
+    decoder_.shared_hidden = dense_first ? hidden * config_.integer_or("n_shared_experts", shared, {0, 1024})
                              : is("qwen2_moe") ? config_.integer("shared_expert_intermediate_size", kCounts)
                                                : 0;
     read_places_of_experts();
-    // Losses that balance experts, quantized weights and what predicts further tokens are left out.
-    static constexpr std::array kUnread{"router_aux_loss_coef"sv,
-                                        "output_router_logits"sv,
-                                        "router_jitter_noise"sv,
-                                        "aux_loss_alpha"sv,
+    refuse_balancing();
+    // transformers neither trains DeepSeek's losses nor predicts further tokens.
+    static constexpr std::array kUnread{"aux_loss_alpha"sv,
                                         "seq_aux"sv,
-                                        "topk_method"sv,
                                         "ep_size"sv,
                                         "num_nextn_predict_layers"sv,
+                                        "num_mtp_layers"sv,
                                         "qk_head_dim"sv,
-                                        "rope_interleave"sv,
                                         "quantization_config"sv,
                                         "swiglu_alpha"sv,
                                         "swiglu_limit"sv,
@@ -300,11 +320,24 @@ class ConfigBuilder {
     config_.pass_over(kUnread);
   }
 
+  /// What couples samples, or draws.
+  void refuse_balancing() {
+    const bool loss = config_.boolean_or("output_router_logits", false);
+    const double factor = config_.number_or("router_aux_loss_coef", 0.001, {0, 1e6});
+    if (loss && factor > 0 && !is_deepseek() && !is("glm4_moe"))
+      config_.fail("output_router_logits",
+                   "adds a loss that balances the experts of all layers over all positions of a mini-batch, "
+                   "which no micro-batch and no stage has together; set it to false");
+    if (config_.number_or("router_jitter_noise", 0, {0, 1}) > 0)
+      config_.fail("router_jitter_noise", "noise in front of routers is not built; set it to 0");
+  }
+
   /// Which blocks have experts: all behind the first dense ones, or every so many less those that are named.
   void read_places_of_experts() {
     constexpr IntegerRange kBlocks{0, kMostBlocks};
+    const std::int64_t first = is("deepseek_v3") ? 3 : is("glm4_moe") ? 1 : 0;
     const std::int64_t dense =
-        is_deepseek() || is("glm4_moe") ? config_.integer_or("first_k_dense_replace", 0, kBlocks) : 0;
+        is_deepseek() || is("glm4_moe") ? config_.integer_or("first_k_dense_replace", first, kBlocks) : 0;
     if (config_.integer_or("moe_layer_freq", 1, {1, kMostBlocks}) != 1)
       config_.fail("moe_layer_freq", "must be 1; " + config_.who() + " is built only so");
     const std::int64_t step = config_.integer_or("decoder_sparse_step", 1, {1, kMostBlocks});

@@ -56,6 +56,13 @@ UseKernels::~UseKernels() { used = before_; }
 RecordKernels::RecordKernels(KernelKeys& keys) { recorded = &keys; }
 RecordKernels::~RecordKernels() { recorded = nullptr; }
 
+UsualKernels::UsualKernels()
+    : used_(std::exchange(used, nullptr)), recorded_(std::exchange(recorded, nullptr)) {}
+UsualKernels::~UsualKernels() {
+  used = used_;
+  recorded = recorded_;
+}
+
 Kernel chosen_kernel(const KernelKey& key) {
   if (recorded != nullptr) recorded->insert(key);
   const std::optional<Kernel> chosen = used == nullptr ? std::nullopt : used->find(key);

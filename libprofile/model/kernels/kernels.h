@@ -59,6 +59,20 @@ class RecordKernels {
   RecordKernels& operator=(const RecordKernels&) = delete;
 };
 
+/// In its scope the calling thread's operations take the usual kernels, and no keys are recorded: for sizes
+/// that depend on values, of which a profile knows nothing.
+class UsualKernels {
+ public:
+  UsualKernels();
+  ~UsualKernels();
+  UsualKernels(const UsualKernels&) = delete;
+  UsualKernels& operator=(const UsualKernels&) = delete;
+
+ private:
+  const Kernels* used_;
+  KernelKeys* recorded_;
+};
+
 /// What an operation of several kernels asks before it runs: the scope's choice, else the usual one.
 Kernel chosen_kernel(const KernelKey& key);
 /// Without a choice. Convolutions by one figure, output channels by positions (n h' w'): they are products from

@@ -125,24 +125,6 @@ std::optional<WrittenBackward> soft_cap_backward(const Attributes& attributes) {
 }
 
 using Gate = GateActivation;
-at::Tensor opened(Gate gate, const at::Tensor& x) {
-  switch (gate) {
-    case Gate::silu: return at::silu(x);
-    case Gate::gelu: return at::gelu(x, "none");
-    case Gate::gelu_tanh: return at::gelu(x, "tanh");
-    case Gate::relu: break;
-  }
-  return at::relu(x);
-}
-at::Tensor opened_backward(Gate gate, const at::Tensor& gradient, const at::Tensor& x) {
-  switch (gate) {
-    case Gate::silu: return at::silu_backward(gradient, x);
-    case Gate::gelu: return at::gelu_backward(gradient, x, "none");
-    case Gate::gelu_tanh: return at::gelu_backward(gradient, x, "tanh");
-    case Gate::relu: break;
-  }
-  return at::threshold_backward(gradient, x, 0);
-}
 /// Gate and what it is for: two tensors [n, ..., d], or the halves of one [n, ..., 2 d].
 std::array<at::Tensor, 2> gate_and_rest(TensorSpan inputs) {
   if (inputs.size() == 2) return {inputs[0], inputs[1]};
@@ -194,6 +176,27 @@ constexpr std::array kActivationRows{
 }  // namespace
 
 std::span<const Row> activation_rows() { return kActivationRows; }
+
+at::Tensor opened(GateActivation gate, const at::Tensor& x) {
+  using enum GateActivation;
+  switch (gate) {
+    case silu: return at::silu(x);
+    case gelu: return at::gelu(x, "none");
+    case gelu_tanh: return at::gelu(x, "tanh");
+    case relu: break;
+  }
+  return at::relu(x);
+}
+at::Tensor opened_backward(GateActivation gate, const at::Tensor& gradient, const at::Tensor& x) {
+  using enum GateActivation;
+  switch (gate) {
+    case silu: return at::silu_backward(gradient, x);
+    case gelu: return at::gelu_backward(gradient, x, "none");
+    case gelu_tanh: return at::gelu_backward(gradient, x, "tanh");
+    case relu: break;
+  }
+  return at::threshold_backward(gradient, x, 0);
+}
 
 namespace {
 

@@ -53,6 +53,10 @@ at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context);
 /// With a mask of these sizes, spread over `x` where they are 1.
 at::Tensor drop(const at::Tensor& x, double probability, LayerContext& context, at::IntArrayRef mask);
 
+/// The activation of a gate, and the gradient of its input x from that of its result.
+at::Tensor opened(GateActivation gate, const at::Tensor& x);
+at::Tensor opened_backward(GateActivation gate, const at::Tensor& gradient, const at::Tensor& x);
+
 /// A parameter to be filled.
 struct Start {
   std::span<const ParameterSpec> parameters;  ///< all of the layer's
@@ -78,6 +82,8 @@ void initialise_attention(at::Tensor& tensor, const Start& start);
 
 /// Projections by fan-in, the vector like one more, its scale 1/sqrt(num_units), the bias 0.
 void initialise_additive_attention(at::Tensor& tensor, const Start& start);
+/// Each matrix as a linear layer's.
+void initialise_experts(at::Tensor& tensor, const Start& start);
 /// U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))
 void initialise_lstm(at::Tensor& tensor, const Start& start);
 
@@ -92,8 +98,8 @@ struct Row {
 };
 /// The groups of rows, by the names of core's.
 std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-    embedding_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), pooling_rows(),
-    recurrent_rows(), relative_position_rows(), shape_rows();
+    embedding_rows(), expert_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(),
+    pooling_rows(), recurrent_rows(), relative_position_rows(), shape_rows();
 /// All of them, sorted by name.
 std::span<const Row> table();
 const Row* find(std::string_view name);

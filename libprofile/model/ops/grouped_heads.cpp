@@ -1,6 +1,7 @@
 #include "libprofile/model/ops/grouped_heads.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
@@ -19,7 +20,8 @@ GroupedSettings::GroupedSettings(const Attributes& attributes)
     : heads(integer(attributes, "num_heads")),
       groups(integer(attributes, "num_key_value_heads")),
       causal(boolean(attributes, "causal")),
-      by_head(choice<HeadPacking>(attributes, "packing") == HeadPacking::heads),
+      packing(choice<HeadPacking>(attributes, "packing")),
+      turned(integer(attributes, "rotary_dim")),
       window(integer(attributes, "sliding_window")),
       scale(number(attributes, "scale")),
       soft_cap(number(attributes, "soft_cap")),
@@ -33,9 +35,16 @@ double GroupedSettings::factor(std::int64_t width) const {
 
 Heads heads_of(const GroupedSettings& settings, TensorSpan inputs) {
   const std::int64_t h = settings.heads, g = settings.groups;
+  if (settings.packing == HeadPacking::latent) {
+    const at::Tensor queries = inputs[0].unflatten(2, {h, -1}), both = inputs[1].unflatten(2, {h, -1});
+    const std::int64_t straight = queries.size(3) - settings.turned;
+    const at::Tensor ends = inputs[2].unsqueeze(2).expand({-1, -1, h, -1});
+    return {queries, at::cat({both.narrow(3, 0, straight), ends}, 3),
+            both.narrow(3, straight, both.size(3) - straight)};
+  }
   if (inputs.size() == 3)
     return {inputs[0].unflatten(2, {h, -1}), inputs[1].unflatten(2, {g, -1}), inputs[2].unflatten(2, {g, -1})};
-  if (settings.by_head) {
+  if (settings.packing == HeadPacking::heads) {
     const at::Tensor parts = inputs[0].unflatten(2, {h, 3, -1});
     return {parts.select(3, 0), parts.select(3, 1), parts.select(3, 2)};
   }
@@ -46,6 +55,11 @@ Heads heads_of(const GroupedSettings& settings, TensorSpan inputs) {
 Tensors joined(const GroupedSettings& settings, const Heads& gradients, bool packed) {
   if (!packed) return {gradients.queries.flatten(2), gradients.keys.flatten(2), gradients.values.flatten(2)};
   const at::Tensor& q = gradients.queries;
+  if (settings.packing == HeadPacking::latent) {
+    const std::int64_t straight = q.size(3) - settings.turned;
+    return {q.flatten(2), at::cat({gradients.keys.narrow(3, 0, straight), gradients.values}, 3).flatten(2),
+            gradients.keys.narrow(3, straight, settings.turned).sum(2)};
+  }
   const std::int64_t all = (settings.heads + 2 * settings.groups) * q.size(3);
   const at::Tensor whole = at::empty({q.size(0), q.size(1), all}, q.options());
   const Heads places = heads_of(settings, {&whole, 1});

@@ -12,7 +12,8 @@ namespace pp::model::ops {
 struct GroupedSettings {
   std::int64_t heads = 1, groups = 1;  ///< of queries; of keys and values
   bool causal = true;
-  bool by_head = false;     ///< a packed input has a query, a key and a value for each head
+  HeadPacking packing = HeadPacking::parts;
+  std::int64_t turned = 0;  ///< rotary_dim
   std::int64_t window = 0;  ///< positions seen; 0: all
   double scale = 0;         ///< 0: 1 / sqrt(width)
   double soft_cap = 0;      ///< 0: none
@@ -31,7 +32,7 @@ struct Heads {
   at::Tensor queries, keys, values;
 };
 
-/// Views of three inputs, or of one.
+/// Views of three inputs, or of one; latent keys are put together.
 Heads heads_of(const GroupedSettings& settings, TensorSpan inputs);
 /// The gradients of the inputs from those of their heads.
 Tensors joined(const GroupedSettings& settings, const Heads& gradients, bool packed);

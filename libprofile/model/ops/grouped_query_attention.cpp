@@ -3,6 +3,7 @@
 // written: it keeps rotated queries and keys, values, the result and a number for each query and head, and no
 // scores. Caps of the scores, dropout, and on a GPU windows go through autograd.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -75,7 +76,8 @@ Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weigh
   const GroupedSettings& settings = layer.settings;
   // Before there are views of them.
   const bool own_queries = settings.norms || may_overwrite(inputs[0]);
-  const bool own_keys = settings.norms || (inputs.size() == 1 ? own_queries : may_overwrite(inputs[1]));
+  const bool own_keys = settings.norms || settings.packing == HeadPacking::latent ||
+                        (inputs.size() == 1 ? own_queries : may_overwrite(inputs[1]));
   Placed made{heads_of(settings, inputs), {}, {}};
   auto& [queries, keys, values] = made.heads;
   if (settings.norms) {
@@ -105,11 +107,16 @@ at::Tensor mask_of(const GroupedSettings& settings, const at::Tensor& queries) {
   return sight_mask(settings, length, queries.options().requires_grad(false));
 }
 
+/// With zeros behind narrower values: the kernels take heads of one width.
+at::Tensor widened(const at::Tensor& x, std::int64_t width) {
+  return x.size(3) < width ? at::constant_pad_nd(x, {0, width - x.size(3)}) : x;
+}
+
 Attending attending_of(const GroupedSettings& settings, const Heads& heads) {
   const at::Tensor mask = mask_of(settings, heads.queries);
   return {swapped(heads.queries),
           swapped(heads.keys),
-          swapped(heads.values),
+          swapped(widened(heads.values, heads.queries.size(3))),
           settings.causal && !mask.defined(),
           settings.factor(heads.queries.size(3)),
           mask};
@@ -122,7 +129,8 @@ bool can_fuse(const GroupedSettings& settings, const Heads& heads) {
 
 at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
   const bool may_fuse = heads.queries.is_cpu() || !at::GradMode::is_enabled();
-  if (may_fuse && can_fuse(settings, heads)) return attend_fused(attending_of(settings, heads)).mixed;
+  if (may_fuse && can_fuse(settings, heads))
+    return attend_fused(attending_of(settings, heads)).mixed.narrow(3, 0, heads.values.size(3));
   const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
   if (settings.needs_scores()) {
     const at::Tensor mask =
@@ -199,7 +207,8 @@ Forward forward_of(const GroupedAttention& layer) {
     if (context.saved == nullptr) return {joined_heads(attend(layer.settings, made.heads, context))};
     const Fused fused = attend_fused(attending_of(layer.settings, made.heads));
     const Heads came = heads_of(layer.settings, inputs);
-    const at::Tensor values = inputs.size() == 3 ? inputs[2] : came.values;
+    const bool apart = inputs.size() == 3 && layer.settings.packing != HeadPacking::latent;
+    const at::Tensor values = apart ? inputs[2] : came.values;
     if (layer.settings.norms) {
       save(context, {came.queries, came.keys, values, fused.mixed, fused.log_sum_exp, fused.seed, fused.offset,
                      made.inverse_queries, made.inverse_keys});
@@ -207,7 +216,7 @@ Forward forward_of(const GroupedAttention& layer) {
       save(context, {made.heads.queries, made.heads.keys, values, fused.mixed, fused.log_sum_exp, fused.seed,
                      fused.offset});
     }
-    return {joined_heads(fused.mixed)};
+    return {joined_heads(fused.mixed.narrow(3, 0, came.values.size(3)))};
   };
 }
 
@@ -215,9 +224,10 @@ Forward forward_of(const GroupedAttention& layer) {
 Heads back_through_products(const GroupedAttention& layer, const Heads& heads, TensorSpan saved,
                             const at::Tensor& gradient) {
   const Fused fused{saved[kMixed], saved[kLogSumExp], saved[kSeed], saved[kOffset]};
-  const auto [queries, keys, values] = fused_backward(
-      attending_of(layer.settings, heads), fused, swapped(gradient.unflatten(2, {layer.settings.heads, -1})));
-  const Heads gradients{swapped(queries), swapped(keys), swapped(values)};
+  const at::Tensor by_head = widened(gradient.unflatten(2, {layer.settings.heads, -1}), heads.queries.size(3));
+  const auto [queries, keys, values] =
+      fused_backward(attending_of(layer.settings, heads), fused, swapped(by_head));
+  const Heads gradients{swapped(queries), swapped(keys), swapped(values.narrow(3, 0, heads.values.size(3)))};
   if (layer.rotates()) {
     const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
     turn(layer.rotary->settings(), gradients.queries, rows, Turn::back);

@@ -176,14 +176,9 @@ constexpr std::array kNormalisationRows{
 
 std::span<const Row> normalisation_rows() { return kNormalisationRows; }
 
-namespace {
-
-/// The type that sums are made in.
 at::ScalarType wide(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf ? at::kFloat : x.scalar_type();
 }
-
-}  // namespace
 
 at::Tensor inverse_root_mean_square(const at::Tensor& x, double eps) {
   const at::Tensor length = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true, wide(x));

@@ -8,6 +8,9 @@
 
 namespace pp::model::ops {
 
+/// The type that sums are made in: float32 of half types.
+at::ScalarType wide(const at::Tensor& x);
+
 /// x [..., d] -> 1 / sqrt(mean of squares + eps), [..., 1]; of bfloat16 in float32.
 at::Tensor inverse_root_mean_square(const at::Tensor& x, double eps);
 

@@ -18,6 +18,7 @@ namespace pp::model::ops {
 
 RotarySettings::RotarySettings(const Attributes& attributes)
     : dim(integer(attributes, "rotary_dim")),
+      last(choice<HeadPacking>(attributes, "packing") == HeadPacking::latent),
       exponent_dim(integer(attributes, "rotary_exponent_dim") > 0 ? integer(attributes, "rotary_exponent_dim")
                                                                   : dim),
       base(number(attributes, "rotary_base")),
@@ -71,9 +72,9 @@ struct Pairs {
   at::Tensor first, second;
 };
 Pairs pairs_of(const RotarySettings& settings, const at::Tensor& x) {
-  const std::int64_t half = settings.dim / 2;
-  if (!settings.interleaved) return {x.narrow(-1, 0, half), x.narrow(-1, half, half)};
-  const at::Tensor by_pair = x.narrow(-1, 0, settings.dim).unflatten(-1, {half, 2});
+  const std::int64_t half = settings.dim / 2, first = settings.last ? x.size(-1) - settings.dim : 0;
+  if (!settings.interleaved) return {x.narrow(-1, first, half), x.narrow(-1, first + half, half)};
+  const at::Tensor by_pair = x.narrow(-1, first, settings.dim).unflatten(-1, {half, 2});
   return {by_pair.select(-1, 0), by_pair.select(-1, 1)};
 }
 
@@ -119,8 +120,10 @@ at::Tensor turned(const RotarySettings& settings, const at::Tensor& x, const Rot
   const at::Tensor a = first.mul(rows.cosines).sub(second.mul(rows.sines));
   const at::Tensor b = second.mul(rows.cosines).add(first.mul(rows.sines));
   const at::Tensor rotated = settings.interleaved ? at::stack({a, b}, -1).flatten(-2) : at::cat({a, b}, -1);
-  if (settings.dim == x.size(-1)) return rotated;
-  return at::cat({rotated, x.narrow(-1, settings.dim, x.size(-1) - settings.dim)}, -1);
+  const std::int64_t others = x.size(-1) - settings.dim;
+  if (others == 0) return rotated;
+  if (settings.last) return at::cat({x.narrow(-1, 0, others), rotated}, -1);
+  return at::cat({rotated, x.narrow(-1, settings.dim, others)}, -1);
 }
 
 void turn(const RotarySettings& settings, const at::Tensor& x, const RotaryTable::Rows& rows, Turn direction) {

@@ -16,7 +16,8 @@
 namespace pp::model::ops {
 
 struct RotarySettings {
-  std::int64_t dim = 0;           ///< leading elements of a head that are turned; 0: none
+  std::int64_t dim = 0;           ///< elements of a head that are turned; 0: none
+  bool last = false;              ///< they are its last ones, not the first
   std::int64_t exponent_dim = 0;  ///< pair i turns by base^(-2 i / this): the same, but where that was odd
   double base = 10000;
   bool interleaved = false;  ///< pairs (0, 1), (2, 3), ...; else (0, dim/2), (1, dim/2 + 1), ...

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "libprofile/core/file.h"
@@ -232,6 +233,20 @@ TEST_SUITE("libprofile/model/hugging_face") {
     const ModelGraph sparse = build_hugging_face(qwen2);
     CHECK(std::ranges::count(sparse.layers, kExpertsOp, &Layer::op) == 1);
     CHECK(layer(sparse, "model.layers.1.mlp").op == kExpertsOp);
+    const auto names = [](const Json& config) {
+      const ResolvedModel model = resolve(build_hugging_face(config, "layers=2,sequence=128"));
+      std::vector<std::string> all;
+      for (int l = 0; l < model.layer_count(); ++l) {
+        for (std::size_t i = 0; i < model.layers[static_cast<std::size_t>(l)].parameters.size(); ++i)
+          all.push_back(parameter_name(model, l, i));
+      }
+      return std::set(all.begin(), all.end());
+    };
+    for (const char* name : {"gate", "experts.7.w1", "experts.7.w3", "experts.0.w2"})
+      CHECK(names(mixtral).contains("model.layers.1.block_sparse_moe." + std::string(name) + ".weight"));
+    for (const char* name : {"gate", "experts.59.gate_proj", "experts.0.up_proj", "experts.3.down_proj",
+                             "shared_expert.up_proj", "shared_expert_gate"})
+      CHECK(names(qwen2).contains("model.layers.1.mlp." + std::string(name) + ".weight"));
     const Json qwen3 = parse_json(R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048,
       "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
       "head_dim": 128, "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8,
@@ -278,6 +293,22 @@ TEST_SUITE("libprofile/model/hugging_face") {
       "num_experts_per_tok": 8, "first_k_dense_replace": 3, "use_qk_norm": true, "attention_bias": true,
       "partial_rotary_factor": 0.5, "max_position_embeddings": 131072})");
     CHECK(parameters(glm) == 352'797'814'784);
+    CHECK(
+        refusal(changed(mixtral, {{"output_router_logits", true}})) ==
+        "[data] /output_router_logits: adds a loss that balances the experts of all layers over all positions "
+        "of a mini-batch, which no micro-batch and no stage has together; set it to false");
+    CHECK(refusal(changed(mixtral, {{"output_router_logits", true}, {"router_aux_loss_coef", 0}})) ==
+          "no error");
+    CHECK(refusal(changed(mixtral, {{"router_jitter_noise", 0.1}})) ==
+          "[data] /router_jitter_noise: noise in front of routers is not built; set it to 0");
+    CHECK(refusal(changed(mixtral, {{"num_local_experts", 1025}})) ==
+          "[data] /num_local_experts: must be an integer from 1 to 1024, not 1025");
+    CHECK(refusal(changed(v3, {{"topk_group", 1}, {"num_experts_per_tok", 33}}), "sequence=8")
+              .ends_with("experts_per_token 33 must be at most the experts of groups_per_token groups, 32"));
+    CHECK(refusal(changed(v3, {{"n_group", 7}}), "sequence=8")
+              .ends_with("groups 7 must divide num_experts, 256"));
+    CHECK(refusal(changed(lite, {{"topk_method", "noaux_tc"}})) ==
+          "[data] /topk_method: \"noaux_tc\" is not built");
     CHECK(refusal(changed(v3, {{"scoring_func", "softmax"}})) ==
           "[data] /scoring_func: is another than that of deepseek_v3");
     CHECK(refusal(changed(v3, {{"moe_layer_freq", 2}})) ==

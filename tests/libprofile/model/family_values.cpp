@@ -93,6 +93,11 @@ void check_values(const ModelValues& values, const nlohmann::json& document, dou
   const double loss = document["loss"];
   CHECK(std::abs(values.loss.item<double>() - loss) <= tolerance * loss);
   check_gradients(values.gradients, document["gradients"], tolerance);
+  for (std::size_t i = 0; i < values.steps.size(); ++i) {
+    CAPTURE(i);
+    const double of_step = document["steps"]["losses"][i];
+    CHECK(std::abs(values.steps[i] - of_step) <= tolerance * of_step);
+  }
 }
 
 }  // namespace pp::test

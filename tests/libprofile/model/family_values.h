@@ -21,7 +21,7 @@ at::Tensor initial(const std::string& name, const pp::Shape& shape);
 /// kSamples of an input or target; integers stay below what the model has embeddings or classes for.
 at::Tensor family_data(const pp::ResolvedModel& model, const pp::DataTensor& tensor);
 
-/// `document`: outputs, loss, gradients of a file in tests/data/families.
+/// `document`: outputs, loss, gradients, steps of a file in tests/data/families.
 void check_values(const ModelValues& values, const nlohmann::json& document, double tolerance);
 
 /// Decoders of tests/data/families, as transformers computes them.
@@ -29,7 +29,7 @@ void check_values(const ModelValues& values, const nlohmann::json& document, dou
 inline constexpr const char* kDecoderCases[] = {
     "llama", "llama_llama3", "llama_yarn", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn", "gemma2", "phi3",
     "phi3_partial", "gpt_neox", "gpt_neox_sequential", "opt", "opt_post_norm", "gpt2_config", "gpt2_untied", "smollm",
-    "smollm3"};
+    "smollm3", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3"};
 // clang-format on
 
 }  // namespace pp::test

@@ -34,6 +34,10 @@ NamedTensors weights_of(const ModelGraph& graph) {
       const std::string name = parameter_name(model, l, i);
       weights.emplace_back(name, test::initial(name, layer.parameters[i].shape));
     }
+    for (std::size_t i = 0; i < layer.buffers.size(); ++i) {
+      const std::string name = buffer_name(model, l, i);
+      weights.emplace_back(name, test::initial(name, layer.buffers[i].shape));
+    }
   }
   return weights;
 }

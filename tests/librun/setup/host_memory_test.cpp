@@ -151,6 +151,17 @@ TEST_SUITE("librun/setup/host_memory") {
     CHECK(why.find("draws random numbers") != std::string::npos);
     CHECK(run::why_not_recorded(plan, model, StageId{1}) == "");
   }
+
+  TEST_CASE("a stage of experts is not recorded: how many rows their products have depends on values") {
+    ModelGraph graph = test::mlp(1);
+    graph.layers[1] = {"mixture", "mixture_of_experts", {"fc0"}, {}, ""};
+    graph.layers[1].attributes = {
+        {"num_experts", std::int64_t{2}}, {"experts_per_token", std::int64_t{1}}, {"hidden", std::int64_t{3}}};
+    graph.layers[2].inputs = {"mixture"};
+    const plan::Plan plan = make_plan({.model = graph});
+    CHECK(run::why_not_recorded(plan, resolve(plan.model), StageId{0}) ==
+          "layer \"mixture\" sends positions to experts");
+  }
 }
 
 }  // namespace host_memory_test
