@@ -203,6 +203,7 @@ BlockRecompute block_recompute(const Plan& plan, const BlockRow& row) {
   using Kind = BlockRecompute::Kind;
   if (is_checkpointed(plan)) return {Kind::full};
   if (is_checkpointed(plan, "attention")) return {Kind::attention};
+  if (const int first = first_checkpointed(plan); first > 0) return {Kind::first, first};
   const auto whole_stages = whole_recomputes(plan);
   const bool by_stage = std::ranges::any_of(whole_stages, [](const auto& op) { return op.has_value(); });
   if (by_stage && plan.schedule.recompute != RecomputePolicy::always) return {Kind::other};

@@ -181,6 +181,13 @@ bool is_checkpointed(const Plan& plan, std::string_view what) {
   return said != plan.context.end() && said->second == what;
 }
 
+int first_checkpointed(const Plan& plan) {
+  const auto said = plan.context.find("checkpoint");
+  int blocks = 0;
+  if (said != plan.context.end()) std::sscanf(said->second.c_str(), "first %d", &blocks);
+  return blocks;
+}
+
 bool splits_sequence(const Plan& plan) {
   const auto said = plan.context.find("sequence_parallel");
   return plan.tensor_degree > 1 && (said == plan.context.end() || said->second == "true");
@@ -236,6 +243,9 @@ void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
   if (is_checkpointed(plan, "attention"))
     lost.add(
         "it keeps attention's scores, which the profile recomputes; estimate without --checkpoint=attention");
+  if (const int first = first_checkpointed(plan); first > 0)
+    lost.add("it keeps what the first " + counted(first, "block") +
+             " of each stage recomputes, and needs more memory than planned");
   std::vector<bool> again(plan.stages.size());
   for (std::size_t s = 0; s < again.size(); ++s) again[s] = !plan.stages[s].recompute.empty();
   for (Program& program : lane.programs) {

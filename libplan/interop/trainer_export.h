@@ -102,6 +102,8 @@ std::string optimizer_class(OptimizerName name);
 
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.
 bool is_checkpointed(const Plan& plan, std::string_view what = "blocks");
+/// Blocks of each stage, its first ones, that the profile has recomputed, as priced arguments say it; else 0.
+int first_checkpointed(const Plan& plan);
 /// Whether the members of a tensor group split what is between their products along the sequence.
 bool splits_sequence(const Plan& plan);
 

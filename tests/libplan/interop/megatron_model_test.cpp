@@ -1,7 +1,7 @@
 // What Megatron-LM's own examples and conversion scripts give for these families, by hand.
 #include "libplan/interop/megatron_model.h"
 
-#include "libplan/interop/megatron_layout.h"
+#include "libplan/interop/megatron_arguments.h"
 #include "libplan/interop/trainer_export.h"
 #include "tests/libplan/interop/decoders.h"
 #include "tests/libplan/interop/exports.h"
