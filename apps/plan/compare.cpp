@@ -56,8 +56,7 @@ std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours, st
   const plan::Plan& plan = std::get<plan::Plan>(row.result);
   return {strategy,
           plan.schedule.name,
-          counted_runs(blocks_text(plan.model, plan::stages_text(plan)), '|') + " on " +
-              counted_runs(plan::replicas_text(plan), '-'),
+          placed_text(plan.model, plan::stages_text(plan), plan::replicas_text(plan)),
           std::to_string(plan.training.micro_batches),
           cli::cell(plan.predicted.step.count() * 1e3),
           "+" + cli::percent(plan.predicted.step / ours - 1),
@@ -80,7 +79,7 @@ void compare(const CompareOptions& options, cli::Shell& shell) {
   }
   cli::Table table({{"strategy", cli::Align::left},
                     {"schedule", cli::Align::left, cli::Overflow::shorten, cli::kWhole},
-                    {part_word(profile.model) + " on replicas", cli::Align::left},
+                    {part_word(profile.model) + " on DP", cli::Align::left},
                     {"M"},
                     {"step ms"},
                     {"slower"},

@@ -172,6 +172,13 @@ std::string blocks_text(const ModelGraph& model, std::string_view layers) {
   return blocks_text(model, stages);
 }
 
+std::string placed_text(const ModelGraph& model, std::string_view layers, const std::string& replicas) {
+  const std::vector<std::string> each = split(replicas, '-');
+  const bool equal = std::ranges::adjacent_find(each, std::ranges::not_equal_to()) == each.end();
+  return counted_runs(blocks_text(model, layers), '|') + " on " +
+         (equal ? each.front() : counted_runs(replicas, '-'));
+}
+
 std::string part_word(const ModelGraph& model) { return blocks_of(model).empty() ? "layers" : "blocks"; }
 
 std::string stage_table(const Plan& plan, bool color, bool named) {

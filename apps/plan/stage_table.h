@@ -20,6 +20,8 @@ std::string counted_runs(std::string_view list, char separator);
 std::string blocks_text(const ModelGraph& model, std::span<const std::vector<std::string>> stages);
 /// The same of `222|197`: layers of the stages, in the order of the model's file.
 std::string blocks_text(const ModelGraph& model, std::string_view layers);
+/// `17|15 on 4`, `8 x 2 on 1-1-2`: stages and their replicas in a cell.
+std::string placed_text(const ModelGraph& model, std::string_view layers, const std::string& replicas);
 /// What these count: `blocks`, or `layers`.
 std::string part_word(const ModelGraph& model);
 

@@ -122,10 +122,8 @@ constexpr std::size_t kReason = 14;  ///< `infeasible (1)`
 std::vector<Figure> figures_for(const plan::Throughput& known, const ModelGraph& model) {
   using F = plan::SweepFigures;
   std::vector<Figure> list{
-      {{part_word(model) + " on replicas", cli::Align::left, cli::Overflow::shorten, kReason},
-       [&model](const F& f) {
-         return counted_runs(blocks_text(model, f.stages), '|') + " on " + counted_runs(f.replicas, '-');
-       }},
+      {{part_word(model) + " on DP", cli::Align::left, cli::Overflow::shorten, kReason},
+       [&model](const F& f) { return placed_text(model, f.stages, f.replicas); }},
       {{"step ms"}, [](const F& f) { return cli::cell(f.step.count() * 1e3); }},
       {{known.of_tokens() ? "tokens/s" : "samples/s"},
        [](const F& f) { return cli::cell(f.throughput.items_per_s()); }},

@@ -128,14 +128,14 @@ std::vector<int> ids_of(const Plan& plan, const std::vector<WorkerId>& workers) 
 }  // namespace
 
 void refuse_plan(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
+  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why + std::string(kLimits));
 }
 
 std::vector<std::string> LossList::settle(const std::string& trainer) const {
   if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
   std::string text = trainer + " cannot say all of this plan:";
   for (const std::string& what : lost_) text += " " + what + ";";
-  throw Error(ErrorKind::data, text + " --lossy exports the rest");
+  throw Error(ErrorKind::data, text + " --lossy exports the rest" + std::string(kLimits));
 }
 
 Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
@@ -279,12 +279,10 @@ Processes processes_of(const Plan& plan, const std::string& trainer) {
   const Processes processes{used.begin()->second, static_cast<int>(used.size())};
   for (const auto& [node, gpus] : used) {
     if (gpus == processes.per_node) continue;
-    throw Error(ErrorKind::data,
-                trainer + " cannot run this plan: it uses " + std::to_string(processes.per_node) +
-                    " GPUs of node " + used.begin()->first + " and " + std::to_string(gpus) + " of node " +
-                    node +
-                    ", and torchrun starts as many processes on each; plan with --for megatron or torchtitan, "
-                    "which looks for plans on whole nodes");
+    refuse_plan(trainer, "it uses " + std::to_string(processes.per_node) + " GPUs of node " +
+                             used.begin()->first + " and " + std::to_string(gpus) + " of node " + node +
+                             ", and torchrun starts as many processes on each; plan with --for megatron or "
+                             "torchtitan, which looks for plans on whole nodes");
   }
   return processes;
 }
