@@ -9,6 +9,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
@@ -209,7 +210,7 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, const ModelGraph& 
 
 /// The model, and what all combinations have in common.
 std::string picture_title(const SweepOptions& options, const Profile& profile) {
-  std::string title = profile.model.name + ", mini-batch " + options.mini_batches;
+  std::string title = cli::shown(profile.model.name) + ", mini-batch " + options.mini_batches;
   if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
   if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);

@@ -1,4 +1,4 @@
-// Source: DeepSpeed 0.19 (runtime/pipe/module.py, engine.py, schedule.py; docs/_tutorials/pipeline.md) and
+// Source: DeepSpeed 0.19 (runtime/pipe/module.py, engine.py, schedule.py; its tutorial of pipelines) and
 // diffusion-pipe, examples/main_example.toml. A stage is a slice of a list of layers: what stands in front of
 // the blocks, each block, what stands behind them. The order is 1F1B; gradients are added up after the last
 // backward.

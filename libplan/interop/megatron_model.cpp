@@ -267,8 +267,8 @@ MegatronRun megatron_run(const Plan& plan, Losses losses) {
 }
 
 /// What trainers that run Megatron-Core call its arguments; empty: they have no word for it. A word that begins
-/// with `+` is a key that Hydra adds. Sources: Megatron Bridge 0.6, docs/megatron-lm-to-megatron-bridge.md and
-/// training/mixed_precision.py; verl, examples/grpo_trainer/run_*_megatron*.sh.
+/// with `+` is a key that Hydra adds. Sources: Megatron Bridge 0.6, its guide "Megatron-LM to Megatron Bridge"
+/// and training/mixed_precision.py; verl, examples/grpo_trainer/run_*_megatron*.sh.
 struct Words {
   std::string_view argument, bridge, verl;
 };

@@ -396,7 +396,7 @@ TEST_CASE("Megatron Bridge and verl: overrides in the words of their own example
   plan.training.shard = Shard::optimizer;
   plan.predicted.all_reduce_overlap = 1;
   plan.context["checkpoint"] = "blocks";
-  // docs/megatron-lm-to-megatron-bridge.md, both tables.
+  // The guide "Megatron-LM to Megatron Bridge", both of its tables.
   CHECK(file(export_megatron_bridge(plan, Losses::refuse), "overrides.txt") ==
         "model.tensor_model_parallel_size=2\n"
         "model.pipeline_model_parallel_size=2\n"
