@@ -33,8 +33,15 @@ std::string fitting(const std::string& text, std::size_t width) {
   return text.substr(0, end);
 }
 
+/// The middle left out: names say most at their ends.
+std::string cut(const std::string& text, std::size_t width) {
+  const std::size_t last = (width - 3) / 2;
+  const std::string head = fitting(text, width - 3 - last);
+  return head + "..." + text.substr(fitting(text, width_of(text) - last).size());
+}
+
 std::string fitted(const std::string& text, std::size_t width, Align align) {
-  if (width_of(text) > width) return fitting(text, width - 3) + "...";
+  if (width_of(text) > width) return cut(text, width);
   const std::string pad(width - width_of(text), ' ');
   return align == Align::left ? text + pad : pad + text;
 }

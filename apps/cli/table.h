@@ -31,7 +31,7 @@ class Table {
   /// Columns of the terminal that nothing shortened would take.
   std::size_t width() const;
   /// Two spaces between columns, a rule under the titles. Where the table would exceed `max_width`, its widest
-  /// left-aligned columns become narrower, but not below their least; their cells are shortened with `...`, or
+  /// left-aligned columns become narrower, but not below their least; their cells have `...` in the middle, or
   /// continue on the next line.
   std::string text(std::size_t max_width = 100) const;
 

@@ -6,6 +6,7 @@
 namespace pp::plan_tool {
 
 void add_make(const cli::Command& app, cli::Shell& shell);
+void add_price(const cli::Command& app, cli::Shell& shell);
 void add_compare(const cli::Command& app, cli::Shell& shell);
 void add_export(const cli::Command& app, cli::Shell& shell);
 void add_show(const cli::Command& app, cli::Shell& shell);

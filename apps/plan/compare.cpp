@@ -9,6 +9,7 @@
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
+#include "apps/plan/stage_table.h"
 #include "apps/plan/warnings.h"
 #include "libplan/report/compare_strategies.h"
 
@@ -45,13 +46,17 @@ Json row_json(const plan::Comparison& row, Seconds ours) {
   return json;
 }
 
-std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours) {
+/// Why a strategy has no plan stands under the table: `reasons`.
+std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours, std::string& reasons) {
   const std::string strategy(name_of(row.strategy));
-  if (const auto* why = std::get_if<std::string>(&row.result)) return {strategy, "-", *why, "-", "-", "-", "-"};
+  if (const auto* why = std::get_if<std::string>(&row.result)) {
+    reasons += strategy + ": " + *why + '\n';
+    return {strategy, "-", "no plan", "-", "-", "-", "-"};
+  }
   const plan::Plan& plan = std::get<plan::Plan>(row.result);
   return {strategy,
           plan.schedule.name,
-          plan::stages_text(plan) + " on " + plan::replicas_text(plan),
+          placed_text(plan.model, plan::stages_text(plan), plan::replicas_text(plan)),
           std::to_string(plan.training.micro_batches),
           cli::cell(plan.predicted.step.count() * 1e3),
           "+" + cli::percent(plan.predicted.step / ours - 1),
@@ -74,17 +79,18 @@ void compare(const CompareOptions& options, cli::Shell& shell) {
   }
   cli::Table table({{"strategy", cli::Align::left},
                     {"schedule", cli::Align::left, cli::Overflow::shorten, cli::kWhole},
-                    {"stages on replicas", cli::Align::left, cli::Overflow::wrap},
+                    {part_word(profile.model) + " on DP", cli::Align::left},
                     {"M"},
                     {"step ms"},
                     {"slower"},
                     {"peak MiB"}});
   Json json = Json::array();
+  std::string reasons;
   for (const plan::Comparison& row : rows) {
-    table.add(row_cells(row, best->predicted.step));
+    table.add(row_cells(row, best->predicted.step, reasons));
     json.push_back(row_json(row, best->predicted.step));
   }
-  std::cout << (shell.json ? dump_json(json) : table.text());
+  std::cout << (shell.json ? dump_json(json) : table.text() + (reasons.empty() ? "" : '\n' + reasons));
 }
 
 }  // namespace

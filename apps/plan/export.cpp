@@ -14,7 +14,16 @@
 #include "libplan/peers/pipedream_text.h"
 
 namespace pp::plan_tool {
-enum class ExportFormat { pipedream, torch_pipelining, megatron, torchtitan, automodel };
+enum class ExportFormat {
+  pipedream,
+  torch_pipelining,
+  megatron,
+  bridge,
+  verl,
+  deepspeed,
+  torchtitan,
+  automodel
+};
 }  // namespace pp::plan_tool
 
 namespace pp {
@@ -23,6 +32,9 @@ struct EnumNames<plan_tool::ExportFormat> {
   static constexpr std::array table{std::pair{plan_tool::ExportFormat::pipedream, "pipedream"sv},
                                     std::pair{plan_tool::ExportFormat::torch_pipelining, "torch-pipelining"sv},
                                     std::pair{plan_tool::ExportFormat::megatron, "megatron"sv},
+                                    std::pair{plan_tool::ExportFormat::bridge, "megatron-bridge"sv},
+                                    std::pair{plan_tool::ExportFormat::verl, "verl"sv},
+                                    std::pair{plan_tool::ExportFormat::deepspeed, "deepspeed"sv},
                                     std::pair{plan_tool::ExportFormat::torchtitan, "torchtitan"sv},
                                     std::pair{plan_tool::ExportFormat::automodel, "nemo-automodel"sv}};
 };
@@ -65,6 +77,9 @@ void write_folder(const std::string& folder, const plan::TrainerExport& out) {
 plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, plan::Losses losses) {
   switch (format) {
     case ExportFormat::torch_pipelining: return plan::export_torch_pipelining(plan, losses);
+    case ExportFormat::bridge: return plan::export_megatron_bridge(plan, losses);
+    case ExportFormat::verl: return plan::export_verl(plan, losses);
+    case ExportFormat::deepspeed: return plan::export_deepspeed(plan, losses);
     case ExportFormat::torchtitan: return plan::export_torchtitan(plan, losses);
     case ExportFormat::automodel: return plan::export_automodel(plan, losses);
     case ExportFormat::megatron:
@@ -103,10 +118,12 @@ void add_export(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command = app.add_subcommand("export", "write a plan for other trainers and planners");
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command
-      .add_option("--format", options->format,
-                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
-                  "megatron, torchtitan, nemo-automodel: what these trainers are started with, and a README.md "
-                  "of what was not modelled; pipedream: its stage text")
+      .add_option(
+          "--format", options->format,
+          "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
+          "megatron, megatron-bridge, verl, deepspeed, torchtitan, nemo-automodel: what these trainers are "
+          "started with, and a README.md "
+          "of what was not modelled; pipedream: its stage text")
       .type_name("FORMAT")
       .capture_default_str();
   command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")

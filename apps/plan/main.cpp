@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
            "pp-plan show plan.json --timeline"},
       .add_commands = [](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::plan_tool::add_make(app, shell);
+        pp::plan_tool::add_price(app, shell);
         pp::plan_tool::add_compare(app, shell);
         pp::plan_tool::add_show(app, shell);
         pp::plan_tool::add_check(app, shell);

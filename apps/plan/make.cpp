@@ -22,6 +22,7 @@
 #include "apps/plan/warnings.h"
 #include "libplan/answer/make_plan.h"
 #include "libplan/answer/remedies.h"
+#include "libplan/interop/megatron_arguments.h"
 #include "libplan/peers/strategy.h"
 #include "libplan/price/expected_step.h"
 #include "libplan/report/calibration.h"
@@ -44,6 +45,8 @@ struct MakeOptions {
   plan::TrainingBudget budget;
   std::optional<plan::Trainer> trainer;
   bool explain = false;
+  bool price = false;  ///< a layout, or arguments: what they say, the rest is as given
+  std::optional<plan::MegatronArguments> arguments = {};
 };
 
 /// `--memory 12.92GiB, of which 5 % stay free`: the least limit under the option that set it, else as devices
@@ -137,6 +140,12 @@ auto timed(const std::string& what, Seconds& left, plan::PlanRequest& request, c
 
 plan::PlanRequest request_for(const PlanningCase& one, const MakeOptions& options) {
   plan::PlanRequest request = to_request(options.request, one.profile);
+  const auto devices = static_cast<int>(one.cluster.devices.size());
+  if (options.arguments) {
+    request = plan::request_by(*options.arguments, one.profile, devices, std::move(request));
+  } else if (options.price) {
+    request = plan::request_by_layout(devices, std::move(request));
+  }
   check_memory_limit(request, one.cluster);
   if (options.trainer)
     request = trainer_request(*options.trainer, std::move(request), options.request, one.profile);
@@ -261,6 +270,14 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   if (peer) return make_peer_plan(options, *peer, shell);
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   place(cases, options.cluster);
+  if (options.arguments) {
+    PlanningCase& one = cases.front();
+    std::string unread;
+    for (const std::string& name : plan::unread_arguments(*options.arguments, one.profile))
+      unread += " " + name;
+    if (!unread.empty()) cli::inform("not priced:" + unread);
+    one.profile = plan::profile_by(*options.arguments, std::move(one.profile));
+  }
   if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   plan::check_budget(options.budget, cases.front().profile.model);
   calibrate(cases, options.reports);
@@ -287,6 +304,75 @@ void make(const MakeOptions& options, cli::Shell& shell) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Of a file, or of the arguments.txt and model.txt of an exported folder.
+plan::MegatronArguments load_arguments(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return cli::load(path, plan::parse_megatron_arguments);
+  plan::MegatronArguments all = load_arguments(path + "/arguments.txt");
+  if (std::filesystem::exists(path + "/model.txt")) all.merge(load_arguments(path + "/model.txt"));
+  return all;
+}
+
+void price(MakeOptions options, const std::string& arguments, cli::Shell& shell) {
+  options.trainer = plan::Trainer::megatron;
+  options.price = true;
+  if (arguments.empty() == options.request.layout.empty())
+    throw Error(ErrorKind::usage, "what is priced? Give --arguments FILE or --layout STRING");
+  if (!arguments.empty()) {
+    options.arguments = load_arguments(arguments);
+    options.request.optimizer = options.request.precision = std::nullopt;
+  }
+  make(options, shell);
+}
+
+}  // namespace
+
+void add_price(const cli::Command& app, cli::Shell& shell) {
+  auto options = std::make_shared<MakeOptions>();
+  auto arguments = std::make_shared<std::string>();
+  const cli::Command command =
+      app.add_subcommand("price", "the step of Megatron-LM's arguments, or of a layout, as they stand");
+  options->request.request.top = 0;
+  options->profiles.resize(1);
+  command.add_option("profile", options->profiles.front(), "a profile.json").required().type_name("PROFILE");
+  command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
+  command
+      .add_option("--arguments", *arguments,
+                  "arguments of pretrain_gpt.py: a file, a launch script without variables, or a folder that "
+                  "pp-plan export wrote")
+      .type_name("FILE");
+  command
+      .add_option("--layout", options->request.layout,
+                  "or --pipeline-model-parallel-layout alone: Et*3|(tt|)*29,L")
+      .type_name("STRING");
+  add_cluster_options(command, options->cluster);
+  add_mini_batch(command, options->request.request);
+  command
+      .add_option("--micro-batch-size", options->request.request.micro_batch_size,
+                  "with --layout: samples per micro-batch")
+      .check(cli::whole_number(1))
+      .group("Training");
+  command
+      .add_option("--chunks", options->request.request.chunks_per_worker,
+                  "with --layout: stages of each worker")
+      .check(cli::whole_number(1))
+      .group("Search");
+  add_basic_options(command, options->request);
+  command
+      .add_flag("--explain", options->explain,
+                "after the table: what decides the step, how sure that is, what would help")
+      .group("Search");
+  add_calibrate_option(command, options->reports);
+  add_budget_options(command, options->budget);
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-plan price profile.json --cluster dgx-h100 --arguments launch",
+      "pp-plan price profile.json --cluster dgx-h100 --nodes 4 --arguments pretrain.sh --explain",
+      "pp-plan price profile.json --cluster dgx-h100 --mini-batch 512 --layout 'Et*16|t*16L'"};
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, arguments, &shell] { price(*options, *arguments, shell); });
+}
 
 void add_make(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<MakeOptions>();

@@ -8,7 +8,7 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
-#include "libplan/interop/megatron_layout.h"
+#include "libplan/interop/megatron_arguments.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/cluster.h"

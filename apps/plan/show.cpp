@@ -84,12 +84,25 @@ std::vector<Simulated> simulate_plans(const std::vector<Shown>& plans) {
   return simulated;
 }
 
-std::string page(const std::vector<Shown>& plans, const std::vector<Simulated>& simulated) {
+/// The title, then devices, rates and money.
+std::string headline(const plan::Plan& plan, const plan::TrainingBudget& budget) {
+  std::string text = plan_title(plan);
+  if (plan.predicted.workers.empty()) return text;
+  std::string rates = plan::to_text(plan::throughput_of(plan, budget));
+  if (rates.empty()) return text;
+  for (std::size_t end = rates.find('\n'); end + 1 < rates.size(); end = rates.find('\n', end))
+    rates.replace(end, 1, ", ");
+  rates.pop_back();
+  return text + ", " + counted(plan::gpu_count(plan), "device") + ", " + rates;
+}
+
+std::string page(const std::vector<Shown>& plans, const std::vector<Simulated>& simulated,
+                 const plan::TrainingBudget& budget) {
   std::vector<plan::ExplorerPlan> given;
   std::vector<plan::ExplorerTimeline> timelines;
   for (std::size_t p = 0; p < plans.size(); ++p) {
     const plan::Plan& plan = plans[p].plan;
-    given.push_back({plans[p].name, plan_title(plan), &plan});
+    given.push_back({plans[p].name, headline(plan, budget), &plan});
     timelines.push_back({plans[p].name, p, &simulated[p].result, simulated[p].memory, plan.predicted.step,
                          plan.predicted.bubble_fraction});
   }
@@ -127,7 +140,7 @@ void show(const ShowOptions& options, const cli::Shell& shell) {
   std::vector<Simulated> simulated;
   if (options.timeline || files.wanted() || html.wanted()) simulated = simulate_plans(plans);
   files.write(simulated);
-  if (html.wanted()) html.write(page(plans, simulated));
+  if (html.wanted()) html.write(page(plans, simulated, options.budget));
   if (files.take_stdout() || html.is_stdout()) return;
   for (std::size_t p = 0; p < plans.size(); ++p) {
     if (several) std::cout << (p > 0 ? "\n" : "") << plans[p].name << "\n";

@@ -66,10 +66,12 @@ std::vector<double> speeds_of(const plan::Plan& plan, const std::string& text) {
   return speeds;
 }
 
-std::string figures_text(const plan::SimulationResult& result) {
+std::string figures_text(const plan::SimulationResult& result, bool counts) {
   return "makespan " + to_text(result.makespan) + ", bubble " + cli::percent(result.bubble_fraction) +
-         " (1 - busy/(workers * makespan)), " + counted(std::ssize(result.ops), "operation") + ", " +
-         counted(std::ssize(result.messages), "message") + "\n";
+         (counts ? " (1 - busy/(workers * makespan)), " + counted(std::ssize(result.ops), "operation") + ", " +
+                       counted(std::ssize(result.messages), "message")
+                 : "") +
+         "\n";
 }
 
 Json to_json(const plan::SimulationResult& result) {
@@ -108,8 +110,8 @@ std::string peaks_text(const std::vector<double>& peaks) {
   return text;
 }
 
-std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleFigures& figures) {
-  std::string text = figures_text(figures.result);
+std::string figures_text(const plan::ScheduleStudy& study, const plan::ScheduleFigures& figures, bool counts) {
+  std::string text = figures_text(figures.result, counts);
   if (figures.steady_period) {
     text += std::string(figures.input.programs.synchronous ? "chained steps" : "steady state") + ": " +
             to_text(*figures.steady_period) +
@@ -143,7 +145,7 @@ void simulate_plan(const SimulateOptions& options, const cli::Shell& shell) {
     std::cout << dump_json(to_json(simulated.result));
     return;
   }
-  std::cout << figures_text(simulated.result);
+  std::cout << figures_text(simulated.result, shell.verbosity > 0);
   if (!options.speed.empty()) std::cout << "as planned " << to_text(plan::simulate(planned).makespan) << '\n';
   std::cout << timeline(simulated, options.pictures, cli::use_color(shell));
 }
@@ -172,7 +174,8 @@ void simulate_schedule(const SimulateOptions& options, const cli::Shell& shell) 
     std::cout << dump_json(to_json(figures, options.programs));
     return;
   }
-  std::cout << figures_text(study, figures) << timeline(simulated, options.pictures, cli::use_color(shell));
+  std::cout << figures_text(study, figures, shell.verbosity > 0)
+            << timeline(simulated, options.pictures, cli::use_color(shell));
   if (!options.programs) return;
   for (const plan::Program& program : figures.input.programs.workers)
     std::cout << plan::to_text(program) << '\n';

@@ -1,12 +1,15 @@
 #include "apps/plan/stage_table.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "apps/cli/table.h"
 #include "libplan/plan/programs.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 
@@ -97,9 +100,10 @@ std::string windows_line(const Plan& plan) {
          "hold\n";
 }
 
-/// What stages of one row have in common: layers, replicas, busy time, its share, peak.
-std::vector<std::string> common_cells(const Plan& plan, const Stage& stage) {
-  std::vector<std::string> cells{std::to_string(stage.layers.size()), std::to_string(stage.workers.size())};
+/// What stages of one row have in common: layers, replicas, blocks, busy time, its share, peak.
+std::vector<std::string> common_cells(const Plan& plan, const Stage& stage, const std::string& part) {
+  std::vector<std::string> cells{std::to_string(stage.layers.size()), std::to_string(stage.workers.size()),
+                                 part};
   if (plan.predicted.workers.empty()) {
     cells.insert(cells.end(), 3, "-");
     return cells;
@@ -112,45 +116,91 @@ std::vector<std::string> common_cells(const Plan& plan, const Stage& stage) {
   return cells;
 }
 
+std::vector<std::string> split(std::string_view list, char separator) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(separator, begin), list.size());
+    items.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
 }  // namespace
 
 std::string counted_runs(std::string_view list, char separator) {
-  std::vector<std::string_view> items;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(separator, begin), list.size());
-    items.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::string> items = split(list, separator);
   std::string text;
   bool any = false;
   for (auto item = items.begin(); item != items.end();) {
     const auto end =
-        std::ranges::find_if(item, items.end(), [&](std::string_view other) { return other != *item; });
+        std::ranges::find_if(item, items.end(), [&](const std::string& other) { return other != *item; });
     const bool counted = end - item >= kRun;
     any |= counted;
-    if (counted) text += (text.empty() ? "" : ", ") + std::to_string(end - item) + " x " + std::string(*item);
+    if (counted) text += (text.empty() ? "" : ", ") + std::to_string(end - item) + " x " + *item;
     for (; !counted && item != end; ++item) text.append(text.empty() ? "" : ", ").append(*item);
     item = end;
   }
   return any ? text : std::string(list);
 }
 
-std::string stage_table(const Plan& plan, bool color) {
-  cli::Table table({{"stage"},
-                    {"layers"},
-                    {"from .. to", cli::Align::left},
-                    {"devices", cli::Align::left, cli::Overflow::wrap},
-                    {"busy ms"},
-                    {"of step"},
-                    {"peak MiB"},
-                    {"held"},
-                    {"", cli::Align::left}});
+std::string blocks_text(const ModelGraph& model, std::span<const std::vector<std::string>> stages) {
+  std::map<std::string_view, double> share;  // of its block
+  for (const Block& block : blocks_of(model))
+    for (int l = block.begin; l < block.end; ++l)
+      share[model.layers[at(l)].name] = 1.0 / (block.end - block.begin);
+  std::string text;
+  for (const std::vector<std::string>& layers : stages) {
+    double blocks = share.empty() ? static_cast<double>(layers.size()) : 0;
+    for (const std::string& layer : layers)
+      if (const auto found = share.find(layer); found != share.end()) blocks += found->second;
+    const std::int64_t tenths = std::llround(10 * blocks);
+    text += (text.empty() ? "" : "|") + std::to_string(tenths / 10) +
+            (tenths % 10 != 0 ? "." + std::to_string(tenths % 10) : "");
+  }
+  return text;
+}
+
+std::string blocks_text(const ModelGraph& model, std::string_view layers) {
+  std::vector<std::vector<std::string>> stages;
+  auto next = model.layers.begin();
+  for (const std::string& count : split(layers, '|')) {
+    std::vector<std::string>& stage = stages.emplace_back();
+    for (int left = std::stoi(count); left > 0 && next != model.layers.end(); --left)
+      stage.push_back((next++)->name);
+  }
+  return blocks_text(model, stages);
+}
+
+std::string placed_text(const ModelGraph& model, std::string_view layers, const std::string& replicas) {
+  const std::vector<std::string> each = split(replicas, '-');
+  const bool equal = std::ranges::adjacent_find(each, std::ranges::not_equal_to()) == each.end();
+  return counted_runs(blocks_text(model, layers), '|') + " on " +
+         (equal ? each.front() : counted_runs(replicas, '-'));
+}
+
+std::string part_word(const ModelGraph& model) { return blocks_of(model).empty() ? "layers" : "blocks"; }
+
+std::string stage_table(const Plan& plan, bool color, bool named) {
+  std::vector<std::vector<std::string>> layers_of;
+  for (const Stage& stage : plan.stages) layers_of.push_back(stage.layers);
+  const std::vector<std::string> parts = split(blocks_text(plan.model, layers_of), '|');
+  std::vector<cli::Column> columns{{"stage"}, {part_word(plan.model)}};
+  if (named) columns = {{"stage"}, {"layers"}, {"from .. to", cli::Align::left}};
+  const std::size_t own = columns.size();
+  columns.insert(columns.end(), {{"devices", cli::Align::left},
+                                 {"busy ms"},
+                                 {"of step"},
+                                 {"peak MiB"},
+                                 {"held"},
+                                 {"", cli::Align::left}});
+  cli::Table table(std::move(columns));
   const std::vector<int> windows = plan::windows_of(plan);
   const std::vector<std::optional<int>> classic = plan::widened_from(plan);
   const std::size_t slowest = bottleneck(plan);
   const std::size_t stages = plan.stages.size();
   std::vector<std::vector<std::string>> common;
-  for (const Stage& stage : plan.stages) common.push_back(common_cells(plan, stage));
+  for (std::size_t s = 0; s < stages; ++s) common.push_back(common_cells(plan, plan.stages[s], parts[s]));
   for (std::size_t s = 0, end = 0; s < stages; s = end) {
     for (end = s + 1; end < stages && common[end] == common[s] && s != slowest && end != slowest;) ++end;
     if (end - s < kAlike) end = s + 1;
@@ -160,13 +210,14 @@ std::string stage_table(const Plan& plan, bool color) {
                                             : stage.layers.front() + " .. " + plan.stages[last].layers.back();
     std::vector<std::string> cells{
         first_to_last(std::to_string(s), std::to_string(last)),
-        common[s][0],
+        common[s][named ? 0 : 2],
         layers,
         devices_of(plan, s, end),
-        common[s][2],
         common[s][3],
         common[s][4],
+        common[s][5],
         first_to_last(window_cell(windows[s], classic, s), window_cell(windows[last], classic, last))};
+    if (own == 2) cells.erase(cells.begin() + 2);
     if (s == slowest) cells.push_back(cli::colored("<- bottleneck", color));
     table.add(std::move(cells));
   }

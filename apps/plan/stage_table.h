@@ -2,8 +2,10 @@
 // ranges.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libplan/plan/plan.h"
 
@@ -13,8 +15,19 @@ namespace pp::plan_tool {
 /// list as it is.
 std::string counted_runs(std::string_view list, char separator);
 
+/// `17|15.2` of stages with so many blocks, of one that is cut its share of layers; of a model without blocks
+/// layers.
+std::string blocks_text(const ModelGraph& model, std::span<const std::vector<std::string>> stages);
+/// The same of `222|197`: layers of the stages, in the order of the model's file.
+std::string blocks_text(const ModelGraph& model, std::string_view layers);
+/// `17|15 on 4`, `8 x 2 on 1-1-2`: stages and their replicas in a cell.
+std::string placed_text(const ModelGraph& model, std::string_view layers, const std::string& replicas);
+/// What these count: `blocks`, or `layers`.
+std::string part_word(const ModelGraph& model);
+
 /// Lines that end with the bottleneck's; stages of equal size, time and memory that follow one another share a
 /// row where they are three or more. Below it what brackets mean, and the devices without work.
-std::string stage_table(const plan::Plan& plan, bool color);
+/// `named`: with the numbers and names of layers.
+std::string stage_table(const plan::Plan& plan, bool color, bool named);
 
 }  // namespace pp::plan_tool

@@ -9,10 +9,12 @@
 #include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
+#include "apps/cli/terminal_text.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/planning_cases.h"
 #include "apps/plan/planning_options.h"
 #include "apps/plan/schedule_options.h"
+#include "apps/plan/stage_table.h"
 #include "apps/plan/warnings.h"
 #include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
@@ -118,11 +120,11 @@ std::string cell_of(const std::optional<double>& value, double unit) {
 constexpr std::size_t kReason = 14;  ///< `infeasible (1)`
 
 /// Of a model of tokens their number in place of samples; utilisation, money and days where they are known.
-std::vector<Figure> figures_for(const plan::Throughput& known) {
+std::vector<Figure> figures_for(const plan::Throughput& known, const ModelGraph& model) {
   using F = plan::SweepFigures;
   std::vector<Figure> list{
-      {{"stages on replicas", cli::Align::left, cli::Overflow::wrap, kReason},
-       [](const F& f) { return f.stages + " on " + f.replicas; }},
+      {{part_word(model) + " on DP", cli::Align::left, cli::Overflow::shorten, kReason},
+       [&model](const F& f) { return placed_text(model, f.stages, f.replicas); }},
       {{"step ms"}, [](const F& f) { return cli::cell(f.step.count() * 1e3); }},
       {{known.of_tokens() ? "tokens/s" : "samples/s"},
        [](const F& f) { return cli::cell(f.throughput.items_per_s()); }},
@@ -149,15 +151,15 @@ std::vector<cli::Column> profile_columns(std::span<const plan::SweepRow> rows) {
   return {};
 }
 
-std::vector<Figure> figures_for(std::span<const plan::SweepRow> rows) {
+std::vector<Figure> figures_for(std::span<const plan::SweepRow> rows, const ModelGraph& model) {
   const auto planned = std::ranges::find_if(rows, [](const auto& row) { return row.figures() != nullptr; });
-  return figures_for(planned == rows.end() ? plan::Throughput{} : planned->figures()->throughput);
+  return figures_for(planned == rows.end() ? plan::Throughput{} : planned->figures()->throughput, model);
 }
 
 /// Reasons stand under the table, each once: they are too long for a cell, and many rows share one.
 /// `with_front`: a last column marks the Pareto front.
-std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
-  const std::vector<Figure> figures = figures_for(rows);
+std::string sweep_table(std::span<const plan::SweepRow> rows, const ModelGraph& model, bool with_front) {
+  const std::vector<Figure> figures = figures_for(rows, model);
   std::vector<cli::Column> columns{
       {"devices"}, {"schedule", cli::Align::left, cli::Overflow::shorten, cli::kWhole}, {"M"}};
   for (const Figure& figure : figures) columns.push_back(figure.column);
@@ -208,7 +210,7 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, bool with_front) {
 
 /// The model, and what all combinations have in common.
 std::string picture_title(const SweepOptions& options, const Profile& profile) {
-  std::string title = profile.model.name + ", mini-batch " + options.mini_batches;
+  std::string title = cli::shown(profile.model.name) + ", mini-batch " + options.mini_batches;
   if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
   if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
   return title + (options.strategy.empty() ? "" : ", " + options.strategy);
@@ -249,7 +251,8 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
     svg.write(plan::sweep_svg(rows, {picture_title(options, cases.front().profile)}));
   }
   if (!csv.is_stdout() && !svg.is_stdout())
-    std::cout << (shell.json ? dump_json(plan::to_json(rows)) : sweep_table(rows, !options.nodes.empty()));
+    std::cout << (shell.json ? dump_json(plan::to_json(rows))
+                             : sweep_table(rows, cases.front().profile.model, !options.nodes.empty()));
   if (std::ranges::all_of(rows, [](const plan::SweepRow& row) { return row.figures() == nullptr; })) {
     const bool refused =
         std::ranges::all_of(rows, [](const plan::SweepRow& row) { return plan::status_of(row) == "refused"; });

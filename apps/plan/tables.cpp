@@ -9,6 +9,7 @@
 #include "apps/plan/stage_table.h"
 #include "libplan/plan/programs.h"
 #include "libplan/schedule/closed_forms.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/text.h"
 
 namespace pp::plan_tool {
@@ -50,10 +51,12 @@ std::string formulas_text(const Plan& plan) {
   return text + '\n';
 }
 
-/// `run again to save memory: stage 0 as a whole; stage 2 attention gelu`; empty: nothing does.
-std::string recompute_line(const Plan& plan) {
+/// `run again to save memory: stage 0 as a whole; stage 2 attention gelu`, or, not `named`, `stage 2 2 layers`;
+/// empty: nothing does.
+std::string recompute_line(const Plan& plan, bool named) {
   if (const auto said = plan.context.find("checkpoint"); said != plan.context.end())
-    return "run again to save memory, in their backwards: all " + said->second + '\n';
+    return "run again to save memory, in their backwards: " +
+           (said->second.starts_with("first ") ? "" : std::string("all ")) + said->second + '\n';
   const auto whole = plan::whole_recomputes(plan);
   std::string text;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -61,15 +64,16 @@ std::string recompute_line(const Plan& plan) {
     if (!whole[s] && layers.empty()) continue;
     text += (text.empty() ? "run again to save memory: stage " : "; stage ") + std::to_string(s);
     if (whole[s]) text += " as a whole";
-    for (const std::string& layer : layers) text += ' ' + layer;
+    if (!named && !layers.empty()) text += ' ' + counted(std::ssize(layers), "layer");
+    for (const std::string& layer : layers) text += named ? ' ' + layer : "";
   }
   return text.empty() ? text : text + '\n';
 }
 
 std::string alternatives_table(const Plan& plan) {
-  std::vector<cli::Column> columns{{"schedule", cli::Align::left, cli::Overflow::wrap, 12},
-                                   {"layers", cli::Align::left, cli::Overflow::wrap, 12},
-                                   {"replicas", cli::Align::left, cli::Overflow::wrap},
+  std::vector<cli::Column> columns{{"schedule", cli::Align::left, cli::Overflow::shorten, 12},
+                                   {part_word(plan.model), cli::Align::left, cli::Overflow::shorten, 12},
+                                   {"replicas", cli::Align::left},
                                    {"M"},
                                    {"step ms"},
                                    {"peak MiB"},
@@ -89,7 +93,7 @@ std::string alternatives_table(const Plan& plan) {
     const std::string again =
         other.recompute.empty() ? "" : " (again " + counted_runs(other.recompute, '|') + ")";
     std::vector<std::string> cells{other.schedule + again,
-                                   counted_runs(other.stages, '|'),
+                                   counted_runs(blocks_text(plan.model, other.stages), '|'),
                                    counted_runs(other.replicas, '-'),
                                    std::to_string(other.micro_batches),
                                    cli::cell(ms(other.step)),
@@ -166,6 +170,53 @@ std::string promise_text(const Plan& plan, bool verbose) {
          cli::percent(plan.certificate.gap) + '\n' + search_text(plan.certificate.search, verbose);
 }
 
+/// Pipelines, each with the groups of its devices that divide samples; or unequal replicas.
+std::string data_parallel_text(const Plan& plan, std::size_t depth) {
+  const std::size_t replicas = plan.stages.front().workers.size();
+  const auto differs = [&](const plan::Stage& stage) { return stage.workers.size() != replicas; };
+  if (std::ranges::any_of(plan.stages, differs)) return counted_runs(plan::replicas_text(plan), '-');
+  return std::to_string(plan.workers.size() * at(plan::groups_of_samples(plan)) / depth);
+}
+
+/// What people compare plans by, in one row: degrees, blocks of each stage, devices, rates and bytes of one.
+std::string degrees_table(const Plan& plan, const std::optional<plan::Throughput>& promised) {
+  const bool gpus = plan.devices.front().kind == DeviceKind::cuda, tokens = promised && promised->of_tokens();
+  const std::string each = gpus ? "/GPU" : "/device";
+  cli::Table table({{"TP"},
+                    {"CP"},
+                    {"EP"},
+                    {"DP"},
+                    {"PP"},
+                    {"VPP"},
+                    {part_word(plan.model) + "/stage", cli::Align::left},
+                    {gpus ? "GPUs" : "devices"},
+                    {(tokens ? "tokens/s" : "samples/s") + each},
+                    {(gpus ? "TFLOP/s" : "GFLOP/s") + each},
+                    {(gpus ? "GiB" : "MiB") + each}});
+  const int chunks = std::max(1, plan.schedule.chunks_per_worker), all = plan::gpu_count(plan);
+  const int used = static_cast<int>(plan.workers.size()) * plan::group_size(plan);
+  std::vector<std::string> cells;
+  for (const int degree : {plan.tensor_degree, plan.context_degree, plan.expert_degree})
+    cells.push_back(std::to_string(std::max(1, degree)));
+  std::vector<std::vector<std::string>> stages;
+  for (const plan::Stage& stage : plan.stages) stages.push_back(stage.layers);
+  const std::size_t depth = std::max<std::size_t>(1, plan.stages.size() / at(chunks));
+  cells.insert(cells.end(), {data_parallel_text(plan, depth), std::to_string(depth), std::to_string(chunks),
+                             counted_runs(blocks_text(plan.model, stages), '|'),
+                             std::to_string(used) + (used < all ? " of " + std::to_string(all) : "")});
+  Bytes peak;
+  for (const plan::WorkerPrediction& worker : plan.predicted.workers) peak = std::max(peak, worker.memory.peak);
+  if (promised) {
+    const double flops = promised->model_flops_per_s / promised->devices / (gpus ? 1e12 : 1e9);
+    cells.insert(cells.end(), {cli::cell(promised->items_per_s() / promised->devices),
+                               flops > 0 ? cli::cell(flops) : "-", cli::cell(mib(peak) / (gpus ? 1024 : 1))});
+  } else {
+    cells.insert(cells.end(), 3, "-");
+  }
+  table.add(std::move(cells));
+  return table.text();
+}
+
 }  // namespace
 
 std::string plan_title(const Plan& plan) { return cli::shown(plan.model.name) + ": " + plan_description(plan); }
@@ -191,10 +242,12 @@ std::string plan_description(const Plan& plan) {
 
 std::string plan_text(const Plan& plan, const std::optional<plan::Throughput>& throughput,
                       const cli::Shell& shell) {
-  std::string text = plan_title(plan) + "\n\n" + stage_table(plan, cli::use_color(shell)) + '\n';
-  text += promise_text(plan, shell.verbosity > 0) + (throughput ? plan::to_text(*throughput) : "");
+  const bool verbose = shell.verbosity > 0;
+  std::string text = plan_title(plan) + "\n\n" + degrees_table(plan, throughput) + '\n';
+  text += stage_table(plan, cli::use_color(shell), verbose) + '\n';
+  text += promise_text(plan, verbose) + (throughput ? plan::to_text(*throughput) : "");
   text += calibration_text(plan) + machines_text(plan);
-  text += recompute_line(plan) + formulas_text(plan);
+  text += recompute_line(plan, verbose) + formulas_text(plan);
   if (!plan.alternatives.empty()) text += "\nalternatives:\n" + alternatives_table(plan);
   return text;
 }

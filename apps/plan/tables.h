@@ -16,8 +16,9 @@ std::string plan_title(const plan::Plan& plan);
 /// The same without the model.
 std::string plan_description(const plan::Plan& plan);
 
-/// The title, then the stages with the bottleneck marked, the promise, also in tokens and money, the bound and
-/// the alternatives; with -v also what was searched. `throughput`: of a plan with a prediction.
+/// The title, degrees and rates, the stages with the bottleneck marked, the promise, also in tokens and money,
+/// the bound and the alternatives; with -v also names of layers and what was searched. `throughput`: of a plan
+/// with a prediction.
 std::string plan_text(const plan::Plan& plan, const std::optional<plan::Throughput>& throughput,
                       const cli::Shell& shell);
 

@@ -17,7 +17,7 @@
 namespace pp::profile_tool {
 namespace {
 
-enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper, sailor };
+enum class Format { automatic, pipedream, dapple, dnn_partitioning, piper, sailor, kineto };
 
 struct ImportOptions {
   std::string file;
@@ -39,17 +39,19 @@ struct EnumNames<profile_tool::Format> {
                                     std::pair{profile_tool::Format::dapple, "dapple"sv},
                                     std::pair{profile_tool::Format::dnn_partitioning, "dnn-partitioning"sv},
                                     std::pair{profile_tool::Format::piper, "piper"sv},
-                                    std::pair{profile_tool::Format::sailor, "sailor"sv}};
+                                    std::pair{profile_tool::Format::sailor, "sailor"sv},
+                                    std::pair{profile_tool::Format::kineto, "kineto"sv}};
 };
 }  // namespace pp
 
 namespace pp::profile_tool {
 namespace {
 
-/// JSON is one of two, told apart by a key that each node of the one has.
+/// JSON is one of three, told apart by keys that the others have not.
 Format recognised(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') return Format::pipedream;
+  if (text.find("\"traceEvents\"") != std::string_view::npos) return Format::kineto;
   return text.find("\"TMPCs\"") != std::string_view::npos ? Format::piper : Format::dnn_partitioning;
 }
 
@@ -79,6 +81,13 @@ Profile import_as(Format format, std::string_view text, const std::string& name,
     case Format::dnn_partitioning: return plan::import_dnn_partitioning(text, name, batch_size);
     case Format::piper: return plan::import_piper(text, name, batch_size, time_unit(options));
     case Format::sailor: return import_sailor(text, options);
+    case Format::kineto:
+      if (options.sizes.empty())
+        throw Error(
+            ErrorKind::usage,
+            "a trace has times alone; add --sizes PROFILE of the same model and device, which pp-profile "
+            "estimate makes");
+      return import_kineto(text, cli::load(options.sizes, parse_profile), options.batch_size);
   }
   throw Error(ErrorKind::internal, "unknown format");
 }
@@ -99,7 +108,8 @@ void import(const ImportOptions& options, const cli::Shell& shell) {
 
 void add_import(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<ImportOptions>();
-  const cli::Command command = app.add_subcommand("import", "turn another planner's profile into profile.json");
+  const cli::Command command = app.add_subcommand(
+      "import", "turn another planner's profile, or a trace of PyTorch's, into profile.json");
   command.add_option("file", options->file, "the foreign file").required().type_name("FILE");
   command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
   cli::add_enum(command, "--format", options->format, "format of the file");
@@ -112,13 +122,12 @@ void add_import(const cli::Command& app, cli::Shell& shell) {
   command.add_option("--entry", options->entry, "of Sailor's files: whose times, such as OPT-350/GH-96")
       .type_name("MODEL/GPU");
   command
-      .add_option(
-          "--sizes", options->sizes,
-          "of Sailor's files, which have no bytes: a profile of the same model and tensor degree that has")
+      .add_option("--sizes", options->sizes,
+                  "of Sailor's files and of kineto, which have no bytes: a profile of the same model that has")
       .type_name("PROFILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-profile import graph.txt --format pipedream -o profile.json",
-      "pp-profile import graph.json --format piper --time-unit ms -o profile.json",
+      "pp-profile import trace.json --format kineto --sizes sizes.json -o profile.json",
       "pp-profile import profiles.json --format sailor --entry OPT-350/GH-96 --sizes sizes.json -o "
       "profile.json"};
   cli::add_common_options(command, shell, kExamples);

@@ -1,5 +1,6 @@
-// Source: NeMo AutoModel 0.3 (nemo_automodel/components/distributed: config.py, pipelining/config.py, and the
-// recipes of examples/). Modules are those of transformers.
+// Source: NeMo AutoModel 0.7 (nemo_automodel/recipes/_dist_utils.py,
+// components/distributed/pipelining/config.py, cli/app.py, and the recipes of examples/). Modules are those of
+// transformers.
 #include <nlohmann/json.hpp>
 
 #include "libplan/interop/trainer_export.h"
@@ -46,7 +47,7 @@ detail::TrainerNotes automodel_notes(const Plan& plan) {
       "cd DIR && automodel config.yaml --nproc-per-node " + std::to_string(processes.per_node) + "\n";
   if (processes.nodes > 1)
     launch += "# on " + std::to_string(processes.nodes) + " nodes: by its launchers for Slurm or Kubernetes\n";
-  return {.trainer = "NeMo AutoModel (0.3)",
+  return {.trainer = "NeMo AutoModel (0.7)",
           .launch = launch,
           .yours = {"model.pretrained_model_name_or_path", "dataset, loss, learning rate, steps"},
           .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "

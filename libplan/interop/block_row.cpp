@@ -125,8 +125,10 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
     for (const auto& [prefix, n] : numbered_parts(module_of(model.graph.layers[i]))) numbers[prefix][i] = n;
   }
   BlockRow best;
+  bool one = false;
   for (const auto& [prefix, of_layers] : numbers) {
     BlockRow row = row_of(model, of_layers);
+    one |= row.begins.size() == 1;
     if (row.begins.size() < 2) continue;
     if (best.begins.empty() || row.end - row.begins[0] > best.end - best.begins[0]) best = std::move(row);
   }
@@ -134,7 +136,7 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
     refuse_plan(trainer,
                 "it takes a row of two or more equal blocks (names such as h.0.attention, "
                 "h.1.attention, ...), and " +
-                    model.graph.name + " has no such layers");
+                    model.graph.name + (one ? " has one" : " has no such layers"));
   }
   return best;
 }
@@ -203,6 +205,7 @@ BlockRecompute block_recompute(const Plan& plan, const BlockRow& row) {
   using Kind = BlockRecompute::Kind;
   if (is_checkpointed(plan)) return {Kind::full};
   if (is_checkpointed(plan, "attention")) return {Kind::attention};
+  if (const int first = first_checkpointed(plan); first > 0) return {Kind::first, first};
   const auto whole_stages = whole_recomputes(plan);
   const bool by_stage = std::ranges::any_of(whole_stages, [](const auto& op) { return op.has_value(); });
   if (by_stage && plan.schedule.recompute != RecomputePolicy::always) return {Kind::other};

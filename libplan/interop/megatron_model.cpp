@@ -14,19 +14,17 @@
 
 #include "libplan/interop/block_row.h"
 #include "libplan/interop/decoder_shape.h"
+#include "libplan/interop/megatron_arguments.h"
 #include "libplan/interop/trainer_export.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/text.h"
 
 namespace pp::plan {
 namespace {
 
 const std::string kMegatronName = "Megatron-LM";
-
-[[noreturn]] void refuse_megatron(const std::string& why) {
-  throw Error(ErrorKind::data, kMegatronName + " cannot run this plan: " + why);
-}
 
 /// `Et*3` for an embedding and three blocks.
 std::string stage_text(bool embedding, int blocks, bool loss) {
@@ -48,41 +46,9 @@ void check_tied(const Plan& plan) {
   const auto last = StageId{static_cast<int>(plan.stages.size()) - 1};
   for (const TiedParameter& tied : plan.tied) {
     if (tied.stages == std::vector{StageId{0}, last}) continue;
-    refuse_megatron(tied.parameter +
-                    " has copies in stages other than the first and the last; plan with --tied stage");
-  }
-}
-
-/// Stage s on worker s mod K, run in the order of Megatron's own schedule.
-void check_order(const Plan& plan, const detail::Lane& lane, detail::LossList& lost) {
-  const int workers = std::max(1, static_cast<int>(lane.programs.size()));
-  const int stages = static_cast<int>(plan.stages.size());
-  for (int w = 0; w < workers; ++w) {
-    for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
-      const int stage = lane.stages[at(w)][c];
-      if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
-      refuse_megatron("stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
-                      "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
-    }
-  }
-  ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
-                          .replicas = std::vector<int>(at(workers), 1),
-                          .micro_batches = lane.micro_batches,
-                          .window = WindowRule::published,
-                          .chunks_per_worker = stages / workers};
-  if (stages > workers && lane.micro_batches % workers != 0) {
-    refuse_megatron("interleaved stages need a multiple of " + std::to_string(workers) +
-                    " micro-batches, the plan has " + std::to_string(lane.micro_batches));
-  }
-  const ProgramSet own = program_set(request);
-  for (std::size_t w = 0; w < lane.programs.size(); ++w) {
-    Program program = own.workers[w];
-    std::erase_if(program, [](const Op& op) { return !has_micro_batch(op.kind); });
-    if (program == lane.programs[w]) continue;
-    const bool wider = plan.schedule.name == request.name;
-    return lost.add("its " + request.name + " runs in another order than the plan's " + plan.schedule.name +
-                    ", with other times and memory than predicted, unless planned with " +
-                    (wider ? "--window win" : "--schedule " + request.name));
+    detail::refuse_plan(
+        kMegatronName,
+        tied.parameter + " has copies in stages other than the first and the last; plan with --tied stage");
   }
 }
 
@@ -227,40 +193,217 @@ detail::TrainerNotes megatron_notes(const Plan& plan, const detail::LanguageSize
 
 }  // namespace
 
-TrainerExport export_megatron(const Plan& plan, Losses losses) {
+void detail::check_order(const Plan& plan, const Lane& lane, LossList& lost) {
+  const int workers = std::max(1, static_cast<int>(lane.programs.size()));
+  const int stages = static_cast<int>(plan.stages.size());
+  for (int w = 0; w < workers; ++w) {
+    for (std::size_t c = 0; c < lane.stages[at(w)].size(); ++c) {
+      const int stage = lane.stages[at(w)][c];
+      if (stages % workers == 0 && stage == w + static_cast<int>(c) * workers) continue;
+      detail::refuse_plan(
+          kMegatronName, "stage " + std::to_string(stage) + " is on worker " + std::to_string(w) +
+                             "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
+    }
+  }
+  ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
+                          .replicas = std::vector<int>(at(workers), 1),
+                          .micro_batches = lane.micro_batches,
+                          .window = WindowRule::published,
+                          .chunks_per_worker = stages / workers};
+  if (stages > workers && lane.micro_batches % workers != 0) {
+    detail::refuse_plan(kMegatronName, "interleaved stages need a multiple of " + std::to_string(workers) +
+                                           " micro-batches, the plan has " +
+                                           std::to_string(lane.micro_batches));
+  }
+  const ProgramSet own = program_set(request);
+  for (std::size_t w = 0; w < lane.programs.size(); ++w) {
+    Program program = own.workers[w];
+    std::erase_if(program, [](const Op& op) { return !has_micro_batch(op.kind); });
+    if (program == lane.programs[w]) continue;
+    const bool wider = plan.schedule.name == request.name;
+    return lost.add("its " + request.name + " runs in another order than the plan's " + plan.schedule.name +
+                    ", with other times and memory than predicted, unless planned with " +
+                    (wider ? "--window win" : "--schedule " + request.name));
+  }
+}
+
+namespace {
+
+/// What a plan is in Megatron-Core, whoever starts it.
+struct MegatronRun {
+  detail::Lane lane{};
+  detail::LanguageSizes sizes{};
+  detail::MegatronModel model{};
+  std::string arguments{};  ///< an argument a line
+  std::string optimizer{};
+  std::vector<std::string> lost{};
+};
+
+MegatronRun megatron_run(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
-  detail::Lane lane = detail::lane_of(plan, kMegatronName, detail::Copies::allowed);
+  MegatronRun run{.lane = detail::lane_of(plan, kMegatronName, detail::Copies::allowed)};
   check_tied(plan);
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
   const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
   detail::leave_out_others(model, row, lost);
-  detail::leave_out_unsaid(plan, lane, {.products = true}, lost);
-  const std::string recompute = recompute_arguments(plan, row, lane, lost);
+  detail::leave_out_unsaid(plan, run.lane, {.products = true}, lost);
+  const std::string recompute = recompute_arguments(plan, row, run.lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
-  check_order(plan, lane, lost);
-  const std::string ranks = rank_arguments(plan, lane, lost);
-  const std::string optimizer = optimizer_argument(plan.training.optimizer, lost);
-  const detail::MegatronModel sizes = detail::megatron_model(model, row);
+  detail::check_order(plan, run.lane, lost);
+  const std::string ranks = rank_arguments(plan, run.lane, lost);
+  run.optimizer = optimizer_argument(plan.training.optimizer, lost);
+  run.sizes = detail::language_sizes(model, row);
+  run.model = detail::megatron_model(model, row);
   const Training& training = plan.training;
-  TrainerExport out;
-  out.lost = lost.settle(kMegatronName);
-  for (const std::string& what : sizes.unsaid) out.warnings.push_back("model.txt does not say " + what);
-  out.files = {
-      {"arguments.txt", argument("pipeline-model-parallel-size", std::ssize(lane.programs)) +
-                            "--pipeline-model-parallel-layout " + layout + "\n" +
-                            argument("num-layers", row.size()) +
-                            argument("micro-batch-size",
-                                     training.mini_batch / training.micro_batches / groups_of_samples(plan)) +
-                            argument("global-batch-size", training.mini_batch) + group_arguments(plan) + ranks +
-                            recompute + precision + overlap_arguments(plan)},
-      {"model.txt", sizes.arguments + optimizer},
-      {"launch.sh", megatron_launcher(plan, sizes.unsaid)},
-      {"README.md",
-       detail::trainer_readme(
-           plan, lane, megatron_notes(plan, detail::language_sizes(model, row), sizes.unsaid), out.lost)}};
+  run.arguments =
+      argument("pipeline-model-parallel-size", std::ssize(run.lane.programs)) +
+      "--pipeline-model-parallel-layout " + layout + "\n" + argument("num-layers", row.size()) +
+      argument("micro-batch-size", training.mini_batch / training.micro_batches / groups_of_samples(plan)) +
+      argument("global-batch-size", training.mini_batch) + group_arguments(plan) + ranks + recompute +
+      precision + overlap_arguments(plan);
+  run.lost = lost.settle(kMegatronName);
+  return run;
+}
+
+/// What trainers that run Megatron-Core call its arguments; empty: they have no word for it. A word that begins
+/// with `+` is a key that Hydra adds. Sources: Megatron Bridge 0.6, its guide "Megatron-LM to Megatron Bridge"
+/// and training/mixed_precision.py; verl, examples/grpo_trainer/run_*_megatron*.sh.
+struct Words {
+  std::string_view argument, bridge, verl;
+};
+constexpr std::string_view kActor = "actor_rollout_ref.actor.";
+constexpr std::array kWords{
+    Words{"tensor-model-parallel-size", "model", "megatron"},
+    Words{"pipeline-model-parallel-size", "model", "megatron"},
+    Words{"virtual-pipeline-model-parallel-size", "model", "megatron"},
+    Words{"pipeline-model-parallel-layout", "model", "+megatron.override_transformer_config"},
+    Words{"context-parallel-size", "model", "megatron"},
+    Words{"expert-model-parallel-size", "model", "megatron"},
+    Words{"expert-tensor-parallel-size", "model", "megatron"},
+    Words{"sequence-parallel", "model", "megatron"},
+    Words{"moe-token-dispatcher-type", "model", "+megatron.override_transformer_config"},
+    Words{"recompute-granularity", "model", "+megatron.override_transformer_config"},
+    Words{"recompute-method", "model", "+megatron.override_transformer_config"},
+    Words{"recompute-num-layers", "model", "+megatron.override_transformer_config"},
+    Words{"recompute-modules", "model", "+megatron.override_transformer_config"},
+    Words{"micro-batch-size", "train", "ppo_micro_batch_size_per_gpu"},
+    Words{"global-batch-size", "train", "ppo_mini_batch_size"},
+    Words{"use-distributed-optimizer", "ddp", "megatron"},
+    Words{"overlap-grad-reduce", "ddp", "+megatron.override_ddp_config"},
+    Words{"overlap-param-gather", "ddp", "+megatron.override_ddp_config"},
+    Words{"use-tp-pp-dp-mapping", "dist", ""}};
+
+/// Bridge's recipes of precision; verl trains in bfloat16.
+std::string precision_words(const Training& training, bool bridge, detail::LossList& lost) {
+  if (bridge) {
+    std::string recipe = "bf16_mixed";
+    if (training.products == NarrowType::float8) recipe = "bf16_with_fp8_current_scaling_mixed";
+    if (training.products == NarrowType::mxfloat8) recipe = "bf16_with_mxfp8_mixed";
+    if (training.products == NarrowType::float4) recipe = "bf16_with_nvfp4_mixed";
+    return "mixed_precision=" + recipe + "\n";
+  }
+  if (training.products)
+    lost.add("no key of its own says that products are of " + std::string(name_of(*training.products)));
+  return {};
+}
+
+/// `model.tensor_model_parallel_size=2`, an override a line.
+std::string overrides_of(const MegatronRun& run, const Plan& plan, bool bridge, detail::LossList& lost) {
+  MegatronArguments arguments = parse_megatron_arguments(run.arguments);
+  const std::size_t chunks = plan.stages.size() / run.lane.programs.size();
+  if (chunks > 1) arguments["virtual-pipeline-model-parallel-size"] = std::to_string(chunks);
+  if (run.lane.programs.size() == 1) arguments.erase("pipeline-model-parallel-layout");
+  std::string text;
+  for (const Words& words : kWords) {
+    const auto found = arguments.find(words.argument);
+    if (found == arguments.end()) continue;
+    std::string where(bridge ? words.bridge : words.verl), key(words.argument), value = found->second;
+    if (where.empty()) {
+      lost.add("it has no key for --" + key);
+      continue;
+    }
+    std::ranges::replace(key, '-', '_');
+    if (value.empty()) value = bridge ? "true" : "True";
+    if (key == "recompute_modules") value = "[" + value + "]";
+    const bool added = where.front() == '+';
+    if (!bridge) where = (added ? "+" : "") + std::string(kActor) + where.substr(added ? 1 : 0);
+    text += where + (where.ends_with("per_gpu") || where.ends_with("batch_size") ? "" : "." + key) + "=" +
+            value + "\n";
+    if (bridge && key == "use_distributed_optimizer") text += "optimizer." + key + "=" + value + "\n";
+  }
+  if (bridge && run.sizes.sequence > 0) {
+    for (const char* const of : {"model", "dataset"})
+      text += std::string(of) + ".seq_length=" + std::to_string(run.sizes.sequence) + "\n";
+  }
+  return text + precision_words(plan.training, bridge, lost);
+}
+
+/// The model, which the recipe or the checkpoint names.
+std::string recipe_text(const MegatronRun& run, std::int64_t blocks) {
+  std::string text = std::to_string(blocks) + " layers";
+  const auto add = [&](const char* name, std::int64_t size) {
+    if (size > 0) text += ", " + std::string(name) + " " + std::to_string(size);
+  };
+  add("width", run.sizes.width);
+  add("heads", run.sizes.heads);
+  add("key-value heads", run.sizes.key_value_heads);
+  add("feed-forward width", run.sizes.feed_forward);
+  return text;
+}
+
+TrainerExport export_overrides(const Plan& plan, Losses losses, bool bridge) {
+  const std::string trainer = bridge ? "Megatron Bridge" : "verl";
+  MegatronRun run = megatron_run(plan, losses);
+  detail::LossList lost(losses);
+  const std::string overrides = overrides_of(run, plan, bridge, lost);
+  for (std::string& what : lost.settle(trainer)) run.lost.push_back(std::move(what));
+  const detail::Processes processes = detail::processes_of(plan, trainer);
+  const std::string torchrun = "torchrun --nproc-per-node " + std::to_string(processes.per_node) +
+                               " --nnodes " + std::to_string(processes.nodes) + " ";
+  const std::string blocks = parse_megatron_arguments(run.arguments).find("num-layers")->second;
+  detail::TrainerNotes notes{
+      .trainer = bridge ? "Megatron Bridge (0.6)" : "verl (Megatron backend)",
+      .launch = bridge
+                    ? torchrun +
+                          "scripts/training/run_recipe.py --recipe RECIPE --mode pretrain --dataset mock \\\n" +
+                          "  $(cat DIR/overrides.txt)\n"
+                    : "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer.yaml YOURS $(cat "
+                      "DIR/overrides.txt)\n",
+      .yours = {(bridge ? "the recipe of the model: " : "actor_rollout_ref.model.path of the model: ") +
+                recipe_text(run, std::stoll(blocks))},
+      .not_modelled = {"its fused and Transformer Engine kernels"}};
+  if (!bridge) {
+    notes.yours.emplace_back(
+        "rollout, reference model, data; the reference takes the actor's degrees, and ppo_mini_batch_size "
+        "counts "
+        "prompts, each of rollout.n samples");
+    notes.not_modelled.emplace_back(
+        "generation, and sequences of unequal length: the plan is of the actor's update");
+  }
+  return {
+      {{"overrides.txt", overrides}, {"README.md", detail::trainer_readme(plan, run.lane, notes, run.lost)}},
+      run.lost};
+}
+
+}  // namespace
+
+TrainerExport export_megatron(const Plan& plan, Losses losses) {
+  const MegatronRun run = megatron_run(plan, losses);
+  TrainerExport out{.files = {}, .lost = run.lost};
+  for (const std::string& what : run.model.unsaid) out.warnings.push_back("model.txt does not say " + what);
+  out.files = {{"arguments.txt", run.arguments},
+               {"model.txt", run.model.arguments + run.optimizer},
+               {"launch.sh", megatron_launcher(plan, run.model.unsaid)},
+               {"README.md", detail::trainer_readme(
+                                 plan, run.lane, megatron_notes(plan, run.sizes, run.model.unsaid), out.lost)}};
   return out;
 }
+
+TrainerExport export_megatron_bridge(const Plan& plan, Losses losses) {
+  return export_overrides(plan, losses, true);
+}
+TrainerExport export_verl(const Plan& plan, Losses losses) { return export_overrides(plan, losses, false); }
 
 }  // namespace pp::plan
 

@@ -1,7 +1,7 @@
-// Source: TorchTitan 0.2.1, which reads TOML (torchtitan/config/job_config.py, models/llama3/__init__.py,
-// distributed/pipeline_parallel.py); later ones take the same names in Python (pull request 2386). With a CSV
-// file the order of operations is the file's, and the schedule's name only says whether ranks hold their stages
-// in turns or in a V. The device mesh has tensor members innermost, then data parallelism, then pipelines.
+// Source: TorchTitan 0.3.0, whose configuration is Python (torchtitan/config/configs.py, trainer.py,
+// models/llama3, distributed/pipeline_parallel.py; released ones before 0.2.2 read TOML). With a CSV file the
+// order of operations is the file's, and the schedule's name only says whether ranks hold their stages in turns
+// or in a V. The device mesh has tensor members innermost, then data parallelism, then pipelines.
 #include <algorithm>
 #include <array>
 #include <variant>
@@ -19,17 +19,13 @@ namespace {
 const std::string kTorchTitanName = "TorchTitan";
 constexpr std::string_view kFillIn = "FILL_IN";
 
-[[noreturn]] void refuse_torchtitan(const std::string& why) {
-  throw Error(ErrorKind::data, kTorchTitanName + " cannot run this plan: " + why);
-}
-
 /// A name and a flavor of its models. It has not all of them, and does not start with these words.
 struct Flavor {
   std::string_view name = kFillIn, flavor = kFillIn;
   bool known() const { return flavor != kFillIn; }
 };
 
-/// Source: models/llama3/__init__.py and model/args.py of 0.2.1.
+/// Source: models/llama3/__init__.py.
 struct LlamaFlavor {
   std::string_view flavor;
   int layers;
@@ -64,22 +60,20 @@ Flavor flavor_of(const ResolvedModel& model, const detail::BlockRow& row, const 
   return {};
 }
 
-/// Its own names of the modules of each stage: `["tok_embeddings", "layers.0"], ["layers.1", "norm",
-/// "output"]`.
+/// Its own names of the modules of each stage, a list a line.
 std::string module_lists(const std::vector<int>& blocks) {
   std::string text;
   int next = 0;
   for (std::size_t s = 0; s < blocks.size(); ++s) {
-    std::string names = s == 0 ? "\"tok_embeddings\"" : "";
-    const auto add = [&](const std::string& name) { names += (names.empty() ? "\"" : ", \"") + name + "\""; };
-    for (int b = 0; b < blocks[s]; ++b) add("layers." + std::to_string(next++));
-    if (s + 1 == blocks.size()) {
-      add("norm");
-      add("output");
-    }
-    text += "  [" + names + "],\n";
+    std::vector<std::string> names;
+    if (s == 0) names.emplace_back("tok_embeddings");
+    for (int b = 0; b < blocks[s]; ++b) names.push_back("layers." + std::to_string(next++));
+    if (s + 1 == blocks.size()) names.insert(names.end(), {"norm", "lm_head"});
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "\"" : ", \"") + name + "\"";
+    text += "                [" + list + "],\n";
   }
-  return "module_fqns_per_model_part = [\n" + text + "]\n";
+  return text;
 }
 
 /// A class that holds stages as the lane does. Throws where there is none.
@@ -94,68 +88,58 @@ std::string schedule_class(const detail::Lane& lane) {
   }
   if (loop) return lane.stages.front().size() == 1 ? "1F1B" : "Interleaved1F1B";
   if (v) return "ZBVZeroBubble";
-  refuse_torchtitan("its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
+  detail::refuse_plan(
+      kTorchTitanName,
+      "its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
 }
 
-std::string optimizer_name(OptimizerName name, detail::LossList& lost) {
-  if (name == OptimizerName::adam) return "Adam";
+/// Adam is AdamW whose weights do not decay.
+std::string optimizer_text(OptimizerName name, detail::LossList& lost) {
+  if (name == OptimizerName::adam) return "default_adamw(lr=3e-4, weight_decay=0.0)";
   if (name != OptimizerName::adamw)
     lost.add("its optimizers are Adam and AdamW, not " + std::string(name_of(name)) + "; AdamW stands there");
-  return "AdamW";
+  return "default_adamw(lr=3e-4)";
 }
 
-/// Activation checkpointing is a setting of the whole model there.
-std::string checkpoint_mode(const Plan& plan, const detail::BlockRow& row, detail::Lane& lane,
-                            detail::LossList& lost) {
+/// Whether every block is recomputed: a setting of the whole model there.
+bool recomputes_all(const Plan& plan, const detail::BlockRow& row, detail::Lane& lane, detail::LossList& lost) {
   using Kind = detail::BlockRecompute::Kind;
   const Kind again = detail::block_recompute(plan, row).kind;
   detail::LossList said(Losses::leave_out);
   detail::leave_out_recompute(plan, lane, again == Kind::full || again == Kind::none ? said : lost);
-  return again == Kind::full ? "full" : "none";
+  return again == Kind::full;
 }
 
-class Toml {
- public:
-  Toml& table(const std::string& name) { return line((text_.empty() ? "[" : "\n[") + name + "]"); }
-  Toml& set(const std::string& key, std::int64_t value) { return line(key + " = " + std::to_string(value)); }
-  Toml& set(const std::string& key, const std::string& value) { return line(key + " = \"" + value + "\""); }
-  Toml& line(const std::string& text) {
-    text_ += text + "\n";
-    return *this;
-  }
-  Toml& raw(const std::string& text) {
-    text_ += text;
-    return *this;
-  }
-  const std::string& text() const { return text_; }
+std::string quoted(const std::string& text) { return '"' + text + '"'; }
 
- private:
-  std::string text_;
-};
+/// An argument of a call, a line.
+std::string given(const std::string& key, const std::string& value) {
+  return "            " + key + "=" + value + ",\n";
+}
+std::string given(const std::string& key, std::int64_t value) { return given(key, std::to_string(value)); }
 
-void add_parallelism(Toml& toml, const Plan& plan, const detail::Lane& lane, const std::vector<int>& blocks) {
-  toml.table("parallelism")
-      .set("data_parallel_replicate_degree", 1)
-      .set("data_parallel_shard_degree", lane.replicas())
-      .set("fsdp_reshard_after_forward", "never")
-      .set("tensor_parallel_degree", plan.tensor_degree)
-      .set("context_parallel_degree", plan.context_degree)
-      .set("pipeline_parallel_degree", std::ssize(lane.programs));
-  if (lane.programs.size() == 1) return;
-  toml.set("pipeline_parallel_schedule", schedule_class(lane))
-      .set("pipeline_parallel_schedule_csv", "schedule.csv")
-      .set("pipeline_parallel_microbatch_size", plan.training.mini_batch / plan.training.micro_batches)
-      .raw(module_lists(blocks));
+std::string parallelism(const Plan& plan, const detail::Lane& lane, const std::vector<int>& blocks) {
+  std::string text = given("data_parallel_replicate_degree", 1) +
+                     given("data_parallel_shard_degree", lane.replicas()) +
+                     given("fsdp_reshard_after_forward", quoted("never")) +
+                     given("tensor_parallel_degree", plan.tensor_degree) +
+                     given("context_parallel_degree", plan.context_degree) +
+                     given("pipeline_parallel_degree", std::ssize(lane.programs));
+  if (lane.programs.size() == 1) return text;
+  return text + given("pipeline_parallel_schedule", quoted(schedule_class(lane))) +
+         given("pipeline_parallel_schedule_csv", quoted("schedule.csv")) +
+         given("pipeline_parallel_microbatch_size", plan.training.mini_batch / plan.training.micro_batches) +
+         "            module_fqns_per_model_part=[\n" + module_lists(blocks) + "            ],\n";
 }
 
 /// Whether products are in a half type and weights in float32: FSDP shards those and gathers half ones.
 bool is_mixed(const Training& training) { return training.precision != Precision::plain; }
 
 /// Everything in one type, or weights in float32 and products in a half type.
-void add_types(Toml& toml, const Training& training) {
+std::string types(const Training& training) {
   const bool half = training.dtype == DType::bfloat16;
-  toml.set("dtype", half && !is_mixed(training) ? "bfloat16" : "float32")
-      .set("mixed_precision_param", half || is_mixed(training) ? "bfloat16" : "float32");
+  return given("dtype", quoted(half && !is_mixed(training) ? "bfloat16" : "float32")) +
+         given("mixed_precision_param", quoted(half || is_mixed(training) ? "bfloat16" : "float32"));
 }
 
 /// Without a pipeline a rank accumulates over micro-batches of its local batch size.
@@ -170,18 +154,18 @@ bool computes_whole(const Plan& plan, const detail::Lane& lane) {
   return is_mixed(plan.training) && lane.replicas() == 1 && (lane.programs.size() > 1 || group_size(plan) > 1);
 }
 
-/// On every node, in the folder: the config names the schedule's file.
+/// On every node, in the folder: the configuration is imported from it and names the schedule's file.
 std::string torchtitan_launcher(const Plan& plan) {
   const detail::Processes processes = detail::processes_of(plan, kTorchTitanName);
   return "#!/usr/bin/env bash\n"
          "# TORCHTITAN=FOLDER [NODE_RANK=n MASTER_ADDR=host] launch.sh MORE ARGUMENTS, on every node\n"
-         "# of TorchTitan 0.2.1: git checkout v0.2.1; later ones read no TOML\n"
+         "# of TorchTitan 0.3.0: git checkout v0.3.0\n"
          "set -euf\n"
          "here=$(dirname \"$0\")\n"
-         "if grep -q '\"" +
+         "if grep -q " +
          std::string(kFillIn) +
-         "\"' \"$here/config.toml\"; then\n"
-         "  echo 'config.toml has entries to fill in: model.name, model.flavor; README.md says of which sizes' "
+         " \"$here/plan_config.py\"; then\n"
+         "  echo 'plan_config.py has a model to fill in; README.md says of which sizes' "
          ">&2\n"
          "  exit 1\n"
          "fi\n"
@@ -192,7 +176,7 @@ std::string torchtitan_launcher(const Plan& plan) {
          std::to_string(processes.per_node) + " --nnodes " + std::to_string(processes.nodes) +
          " --node-rank \"${NODE_RANK:-0}\" \\\n"
          "  --master-addr \"${MASTER_ADDR:-localhost}\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
-         "  -m torchtitan.train --job.config_file config.toml \"$@\"\n";
+         "  -m torchtitan.train --module plan_config --config plan \"$@\"\n";
 }
 
 /// Which model it has to be.
@@ -208,13 +192,18 @@ std::string sizes_text(const detail::LanguageSizes& sizes, int blocks) {
 detail::TrainerNotes torchtitan_notes(const Plan& plan, const detail::Lane& lane,
                                       const detail::LanguageSizes& sizes, int blocks, const Flavor& flavor) {
   detail::TrainerNotes notes{
-      .trainer = "TorchTitan 0.2.1 (git checkout v0.2.1; later ones read no TOML)",
+      .trainer = "TorchTitan 0.3.0 (git checkout v0.3.0)",
       .launch = "TORCHTITAN=torchtitan bash launch.sh\n",
       .yours = {"hf_assets_path, dataset, learning rate, steps"},
       .not_modelled = {std::string(caveat_of(Trainer::torchtitan)),
-                       "torch.compile and its fused kernels: [compile] of config.toml is off"}};
+                       "torch.compile and its fused kernels, and CUDA graphs: both are off in plan_config.py"}};
+  if (lane.programs.size() > 1)
+    notes.yours.emplace_back(
+        "a release from 0.3.0 on: before it gradients of pipelines are too large by the number of valid tokens "
+        "(https://github.com/pytorch/torchtitan/issues/2972)");
   if (!flavor.known())
-    notes.yours.insert(notes.yours.begin(), "model.name and model.flavor: " + sizes_text(sizes, blocks));
+    notes.yours.insert(notes.yours.begin(),
+                       "the model of plan_config.py, which has FILL_IN: " + sizes_text(sizes, blocks));
   if (computes_whole(plan, lane)) {
     notes.not_modelled.emplace_back(
         "with one replica its FSDP, which casts to bfloat16, is off, and so is autocast: products are of "
@@ -235,36 +224,50 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   detail::leave_out_others(model, row, lost);
   detail::leave_out_unsaid(plan, lane, {}, lost);
   const detail::LanguageSizes sizes = detail::language_sizes(model, row);
-  const std::string mode = checkpoint_mode(plan, row, lane, lost);
+  const bool again = recomputes_all(plan, row, lane, lost);
   const auto order = detail::rank_order(plan, lane);
   if (!order || order == detail::RankOrder::pipelines)
     lost.add(
         "its ranks go through the devices stage by stage, with other links than planned; plan with "
         "--placement packed");
-  Toml toml;
-  toml.table("job").set("dump_folder", "outputs").set("description", plan.model.name);
   const Flavor flavor = flavor_of(model, row, sizes);
-  toml.table("model").set("name", std::string(flavor.name)).set("flavor", std::string(flavor.flavor));
-  toml.line("hf_assets_path = \"./assets/hf\"  # yours");
-  toml.table("optimizer").set("name", optimizer_name(plan.training.optimizer, lost)).line("lr = 3e-4  # yours");
-  toml.table("lr_scheduler").line("warmup_steps = 200  # yours");
-  toml.table("training")
-      .set("local_batch_size", local_batch(plan, lane))
-      .set("global_batch_size", plan.training.mini_batch);
-  if (sizes.sequence > 0) toml.set("seq_len", sizes.sequence);
-  add_types(toml, plan.training);
-  toml.line("steps = 1000  # yours").line("dataset = \"c4\"  # yours");
-  add_parallelism(toml, plan, lane, blocks);
-  toml.table("activation_checkpoint").set("mode", mode);
-  toml.table("compile")
-      .line("enable = false  # true fuses kernels: less time and memory, which the plan does not count")
-      .line("components = [\"model\", \"loss\"]");
+  const std::string config =
+      "# " + plan.model.name +
+      "\nfrom torchtitan.components.loss import CrossEntropyLoss\n"
+      "from torchtitan.components.optimizer import default_adamw, LRSchedulersContainer\n"
+      "from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig\n" +
+      (again ? "from torchtitan.distributed.activation_checkpoint import FullAC\n" : "") +
+      "from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader\n"
+      "from torchtitan.models.common.config_utils import decoder_vocab_size\n"
+      "from torchtitan.models." +
+      std::string(flavor.name) +
+      " import model_registry\nfrom torchtitan.trainer import Trainer\n\n\n"
+      "def plan() -> Trainer.Config:\n"
+      "    model_spec = model_registry(" +
+      quoted(std::string(flavor.flavor)) +
+      ")\n    return Trainer.Config(\n"
+      "        model_spec=model_spec,\n"
+      "        loss=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)),\n"
+      "        hf_assets_path=\"./assets/hf\",  # yours\n"
+      "        dataloader=HuggingFaceTextDataLoader.Config(dataset=\"c4\"),  # yours\n"
+      "        optimizer=" +
+      optimizer_text(plan.training.optimizer, lost) +
+      ",  # the rate is yours\n"
+      "        lr_scheduler=LRSchedulersContainer.Config(warmup_steps=200),  # yours\n"
+      "        training=TrainingConfig(\n" +
+      given("local_batch_size", local_batch(plan, lane)) +
+      given("global_batch_size", plan.training.mini_batch) +
+      (sizes.sequence > 0 ? given("seq_len", sizes.sequence) : "") + types(plan.training) +
+      given("disable_cuda_graphs", "True") + "            steps=1000,  # yours\n        ),\n" +
+      "        parallelism=ParallelismConfig(\n" + parallelism(plan, lane, blocks) +
+      "        ),\n        activation_checkpoint=" + (again ? "FullAC.Config()" : "None") +
+      ",\n        compile=CompileConfig(enable=False),\n    )\n";
   TrainerExport out;
   out.lost = lost.settle(kTorchTitanName);
   if (!flavor.known())
     out.warnings.emplace_back(
-        "config.toml names no model: none of TorchTitan's flavors of Llama 3 is this one");
-  out.files = {{"config.toml", toml.text()}, {"launch.sh", torchtitan_launcher(plan)}};
+        "plan_config.py names no model: none of TorchTitan's flavors of Llama 3 is this one");
+  out.files = {{"plan_config.py", config}, {"launch.sh", torchtitan_launcher(plan)}};
   if (lane.programs.size() > 1) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back(
       {"README.md",

@@ -128,14 +128,14 @@ std::vector<int> ids_of(const Plan& plan, const std::vector<WorkerId>& workers) 
 }  // namespace
 
 void refuse_plan(const std::string& trainer, const std::string& why) {
-  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why);
+  throw Error(ErrorKind::data, trainer + " cannot run this plan: " + why + std::string(kLimits));
 }
 
 std::vector<std::string> LossList::settle(const std::string& trainer) const {
   if (rule_ == Losses::leave_out || lost_.empty()) return lost_;
   std::string text = trainer + " cannot say all of this plan:";
   for (const std::string& what : lost_) text += " " + what + ";";
-  throw Error(ErrorKind::data, text + " --lossy exports the rest");
+  throw Error(ErrorKind::data, text + " --lossy exports the rest" + std::string(kLimits));
 }
 
 Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
@@ -179,6 +179,13 @@ std::string optimizer_class(OptimizerName name) {
 bool is_checkpointed(const Plan& plan, std::string_view what) {
   const auto said = plan.context.find("checkpoint");
   return said != plan.context.end() && said->second == what;
+}
+
+int first_checkpointed(const Plan& plan) {
+  const auto said = plan.context.find("checkpoint");
+  int blocks = 0;
+  if (said != plan.context.end()) std::sscanf(said->second.c_str(), "first %d", &blocks);
+  return blocks;
 }
 
 bool splits_sequence(const Plan& plan) {
@@ -236,6 +243,9 @@ void leave_out_recompute(const Plan& plan, Lane& lane, LossList& lost) {
   if (is_checkpointed(plan, "attention"))
     lost.add(
         "it keeps attention's scores, which the profile recomputes; estimate without --checkpoint=attention");
+  if (const int first = first_checkpointed(plan); first > 0)
+    lost.add("it keeps what the first " + counted(first, "block") +
+             " of each stage recomputes, and needs more memory than planned");
   std::vector<bool> again(plan.stages.size());
   for (std::size_t s = 0; s < again.size(); ++s) again[s] = !plan.stages[s].recompute.empty();
   for (Program& program : lane.programs) {
@@ -269,12 +279,10 @@ Processes processes_of(const Plan& plan, const std::string& trainer) {
   const Processes processes{used.begin()->second, static_cast<int>(used.size())};
   for (const auto& [node, gpus] : used) {
     if (gpus == processes.per_node) continue;
-    throw Error(ErrorKind::data,
-                trainer + " cannot run this plan: it uses " + std::to_string(processes.per_node) +
-                    " GPUs of node " + used.begin()->first + " and " + std::to_string(gpus) + " of node " +
-                    node +
-                    ", and torchrun starts as many processes on each; plan with --for megatron or torchtitan, "
-                    "which looks for plans on whole nodes");
+    refuse_plan(trainer, "it uses " + std::to_string(processes.per_node) + " GPUs of node " +
+                             used.begin()->first + " and " + std::to_string(gpus) + " of node " + node +
+                             ", and torchrun starts as many processes on each; plan with --for megatron or "
+                             "torchtitan, which looks for plans on whole nodes");
   }
   return processes;
 }

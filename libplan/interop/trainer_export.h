@@ -39,18 +39,30 @@ TrainerExport export_torch_pipelining(const Plan& plan, Losses losses);
 /// embedding and head may share their weights. Throws as export_torch_pipelining().
 TrainerExport export_megatron(const Plan& plan, Losses losses);
 
-/// For TorchTitan, 0.2: `config.toml`, `schedule.csv`, `launch.sh`, README.md. Models as for Megatron-LM, whose
-/// modules have TorchTitan's own names (`tok_embeddings`, `layers.0`, `norm`, `output`). Throws as
+/// For trainers that run Megatron-Core by other words: `overrides.txt`, a key of Hydra a line, README.md. Plans
+/// as for Megatron-LM.
+TrainerExport export_megatron_bridge(const Plan& plan, Losses losses);
+TrainerExport export_verl(const Plan& plan, Losses losses);
+
+/// For DeepSpeed: `ds_config.json`, `partition.toml`, README.md. Throws as export_torch_pipelining().
+TrainerExport export_deepspeed(const Plan& plan, Losses losses);
+
+/// For TorchTitan, 0.3: `plan_config.py`, `schedule.csv`, `launch.sh`, README.md. Models as for Megatron-LM,
+/// whose modules have TorchTitan's own names (`tok_embeddings`, `layers.0`, `norm`, `lm_head`). Throws as
 /// export_torch_pipelining().
 TrainerExport export_torchtitan(const Plan& plan, Losses losses);
 
-/// For NeMo AutoModel, 0.3: `config.yaml`, `schedule.csv`, README.md. Modules have the names of the layers'
+/// For NeMo AutoModel, 0.7: `config.yaml`, `schedule.csv`, README.md. Modules have the names of the layers'
 /// scopes, which are transformers' for a model of a config.json. Throws as export_torch_pipelining().
 TrainerExport export_automodel(const Plan& plan, Losses losses);
 
 namespace detail {
 
-/// Throws pp::Error (data): `TRAINER cannot run this plan: WHY`.
+/// Where what no tool or trainer here can express stands, with what to do instead.
+inline constexpr std::string_view kLimits =
+    " (more: \"What the tools cannot express\", configs/how-to/README.md)";
+
+/// Throws pp::Error (data): `TRAINER cannot run this plan: WHY`, with kLimits.
 [[noreturn]] void refuse_plan(const std::string& trainer, const std::string& why);
 
 /// What an export leaves out.
@@ -102,6 +114,8 @@ std::string optimizer_class(OptimizerName name);
 
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.
 bool is_checkpointed(const Plan& plan, std::string_view what = "blocks");
+/// Blocks of each stage, its first ones, that the profile has recomputed, as priced arguments say it; else 0.
+int first_checkpointed(const Plan& plan);
 /// Whether the members of a tensor group split what is between their products along the sequence.
 bool splits_sequence(const Plan& plan);
 

@@ -10,6 +10,7 @@ namespace pp::plan {
 namespace {
 
 constexpr std::string_view kMegatronSchedules = "hybrid,interleaved";
+constexpr std::string_view kDeepSpeedSchedules = "hybrid";
 constexpr std::string_view kTorchSchedules = "hybrid,interleaved,looped-bfs,zb-h1,zb-v,dualpipe-v";
 
 /// Whether `list` names the item; both are without spaces.
@@ -79,22 +80,29 @@ constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
                              [](const PlanRequest& r) { return !r.allow_async && !r.weight_policy; },
                              [](PlanRequest&, DType) {}};
 
+constexpr TrainerRule kWindow{"--window", "win",
+                              "its 1F1B keeps no more micro-batches in flight than stages follow",
+                              [](const PlanRequest& r) { return !r.window || r.window == WindowRule::win; },
+                              [](PlanRequest& r, DType) { r.window = WindowRule::win; }};
+constexpr TrainerRule kMaster{"--precision", "mixed, of float32 plain",
+                              "weights of a half type have a float32 master and gradients there",
+                              [](const PlanRequest& r) { return r.precision != Precision::autocast; },
+                              [](PlanRequest& r, DType profiled) {
+                                if (profiled == DType::bfloat16) r.precision = Precision::mixed;
+                              }};
+constexpr TrainerRule kUniform{"--recompute", "never, always, or the better of both by auto",
+                               "it recomputes in every layer or in none", same_for_all,
+                               [](PlanRequest& r, DType) { r.recompute_extent = RecomputeExtent::uniform; }};
+
 constexpr std::array kMegatron{
     TrainerRule{"--schedule", kMegatronSchedules,
                 "it has 1F1B, which is hybrid where pipelines stand side by side, and interleaved 1F1B",
                 schedules_within<kMegatronSchedules>, take_schedules<kMegatronSchedules>},
-    TrainerRule{"--window", "win", "its 1F1B keeps no more micro-batches in flight than stages follow",
-                [](const PlanRequest& r) { return !r.window || r.window == WindowRule::win; },
-                [](PlanRequest& r, DType) { r.window = WindowRule::win; }},
+    kWindow,
     kBlocks,
     kEven,
     kPacked,
-    TrainerRule{"--precision", "mixed, of float32 plain",
-                "weights of a half type have a float32 master and gradients there",
-                [](const PlanRequest& r) { return r.precision != Precision::autocast; },
-                [](PlanRequest& r, DType profiled) {
-                  if (profiled == DType::bfloat16) r.precision = Precision::mixed;
-                }},
+    kMaster,
     TrainerRule{"--optimizer", "adam, adamw, sgd", "it has no other",
                 [](const PlanRequest& r) { return r.optimizer == OptimizerName::sgd || is_adam(r.optimizer); },
                 [](PlanRequest&, DType) {}},
@@ -114,9 +122,22 @@ constexpr std::array kTorchTitan{
                 [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
     TrainerRule{"--optimizer", "adam, adamw", "it has no other",
                 [](const PlanRequest& r) { return is_adam(r.optimizer); }, [](PlanRequest&, DType) {}},
-    TrainerRule{"--recompute", "never, always, or the better of both by auto",
-                "it recomputes in every layer or in none", same_for_all,
-                [](PlanRequest& r, DType) { r.recompute_extent = RecomputeExtent::uniform; }},
+    kUniform,
+    kFlush};
+
+constexpr std::array kDeepSpeed{
+    TrainerRule{"--schedule", kDeepSpeedSchedules,
+                "it has 1F1B, which is hybrid where pipelines stand side by side",
+                schedules_within<kDeepSpeedSchedules>, take_schedules<kDeepSpeedSchedules>},
+    kWindow,
+    kBlocks,
+    kEven,
+    kPacked,
+    kMaster,
+    TrainerRule{"--all-reduce-overlap", "0", "its pipelines add gradients up after the last backward",
+                [](const PlanRequest& r) { return r.all_reduce_overlap.value_or(0) == 0; },
+                [](PlanRequest& r, DType) { r.all_reduce_overlap = 0; }},
+    kUniform,
     kFlush};
 
 }  // namespace
@@ -135,6 +156,7 @@ bool goes_with(Trainer trainer, std::string_view estimated) {
 
 std::span<const TrainerRule> rules_of(Trainer trainer) {
   if (trainer == Trainer::megatron) return kMegatron;
+  if (trainer == Trainer::deepspeed) return kDeepSpeed;
   return kTorchTitan;
 }
 

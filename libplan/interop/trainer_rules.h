@@ -11,16 +11,19 @@
 
 namespace pp::plan {
 
-enum class Trainer { megatron, torchtitan };
+enum class Trainer { megatron, torchtitan, deepspeed };
 
 }  // namespace pp::plan
 
 namespace pp {
 template <>
 struct EnumNames<plan::Trainer> {
-  static constexpr std::array table{std::pair{plan::Trainer::megatron, "megatron"sv},
-                                    std::pair{plan::Trainer::torchtitan, "torchtitan"sv},
-                                    std::pair{plan::Trainer::megatron, "nemo"sv}};  // Megatron-Core, too
+  static constexpr std::array table{
+      std::pair{plan::Trainer::megatron, "megatron"sv}, std::pair{plan::Trainer::torchtitan, "torchtitan"sv},
+      std::pair{plan::Trainer::deepspeed, "deepspeed"sv},
+      // Megatron-Core, too
+      std::pair{plan::Trainer::megatron, "nemo"sv}, std::pair{plan::Trainer::megatron, "megatron-bridge"sv},
+      std::pair{plan::Trainer::megatron, "verl"sv}, std::pair{plan::Trainer::megatron, "slime"sv}};
 };
 }  // namespace pp
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,7 +82,13 @@ std::vector<Block> blocks_of(const ModelGraph& model) {
 }
 
 Profile with_checkpoints(Profile profile) {
-  if (!profile.context.emplace("checkpoint", "blocks").second) return profile;
+  std::vector<int> all(blocks_of(profile.model).size());
+  std::iota(all.begin(), all.end(), 0);
+  return with_checkpoints(std::move(profile), "blocks", all);
+}
+
+Profile with_checkpoints(Profile profile, const std::string& said, std::span<const int> chosen) {
+  if (!profile.context.emplace("checkpoint", said).second) return profile;
   const std::vector<Block> blocks = blocks_of(profile.model);
   if (blocks.empty()) {
     throw Error(ErrorKind::usage, "the layers of " + profile.model.name +
@@ -89,8 +96,9 @@ Profile with_checkpoints(Profile profile) {
                                       "checkpointed; leave out --checkpoint, or plan with --recompute never");
   }
   const ResolvedModel model = resolve(profile.model);
-  for (const Block& block : blocks)
-    for (std::size_t p = 0; p < profile.micro_batch_sizes.size(); ++p) checkpoint(profile, model, block, p);
+  for (const int block : chosen)
+    for (std::size_t p = 0; p < profile.micro_batch_sizes.size(); ++p)
+      checkpoint(profile, model, blocks[at(block)], p);
   return profile;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,5 +29,7 @@ std::vector<Block> blocks_of(const ModelGraph& model);
 /// 2016); what is so already stays. Its context says `checkpoint`. Throws pp::Error (usage) for a model without
 /// blocks.
 Profile with_checkpoints(Profile profile);
+/// The same of some of blocks_of(), which its context says in these words.
+Profile with_checkpoints(Profile profile, const std::string& said, std::span<const int> chosen);
 
 }  // namespace pp

@@ -33,7 +33,7 @@ TEST_SUITE("apps/progress") {
   TEST_CASE("a table cuts names between characters, by the columns that they take") {
     pp::cli::Table table({{"name", pp::cli::Align::left}});
     table.add({"äöüäöüäöüäöü"});
-    CHECK(table.text(8).find("\näöüäö...\n") != std::string::npos);  // five characters and three dots
+    CHECK(table.text(8).find("\näöü...öü\n") != std::string::npos);  // five characters and three dots
   }
 
   TEST_CASE("a narrow table keeps what decides, and breaks lists behind bars") {
@@ -45,7 +45,7 @@ TEST_SUITE("apps/progress") {
     CHECK(table.text(34) ==
           "schedule     stages      devices\n"
           "-----------  ----------  ---------\n"
-          "interleaved  222|111|    a/cuda...\n"
+          "interleaved  222|111|    a/c...a:7\n"
           "             333\n");
   }
 

@@ -17,9 +17,12 @@ inline std::string file(const TrainerExport& out, const std::string& name) {
   return {};
 }
 
+/// Without the pointer to the page of limits, with which what a trainer cannot hold is refused.
 template <class Export>
 std::string refusal(Export&& exported) {
-  return pp::test::error_of(exported, ErrorKind::data);
+  std::string text = pp::test::error_of(exported, ErrorKind::data);
+  if (text.ends_with(detail::kLimits)) text.resize(text.size() - detail::kLimits.size());
+  return text;
 }
 
 }  // namespace pp::plan::test

@@ -1,7 +1,7 @@
 // What Megatron-LM's own examples and conversion scripts give for these families, by hand.
 #include "libplan/interop/megatron_model.h"
 
-#include "libplan/interop/megatron_layout.h"
+#include "libplan/interop/megatron_arguments.h"
 #include "libplan/interop/trainer_export.h"
 #include "tests/libplan/interop/decoders.h"
 #include "tests/libplan/interop/exports.h"
@@ -161,8 +161,8 @@ TEST_CASE("TorchTitan's flavors are found by all that they say, and not by the f
     const Plan plan = ::make_plan(
         {.model = decoder(parts), .cuts = {cut}, .schedule = "hybrid", .optimizer = OptimizerName::adamw});
     const TrainerExport out = export_torchtitan(plan, Losses::refuse);
-    const std::string text = test::file(out, "config.toml");
-    const std::size_t at = text.find("flavor = ") + 10;
+    const std::string text = test::file(out, "plan_config.py");
+    const std::size_t at = text.find("model_registry(\"") + 16;
     const std::string found = text.substr(at, text.find('"', at) - at);
     CHECK(out.warnings.empty() == (found != "FILL_IN"));
     return found;

@@ -255,46 +255,52 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
   plan.training.precision = Precision::autocast;
   plan.training.dtype = DType::bfloat16;
   const TrainerExport out = export_torchtitan(plan, Losses::refuse);
-  CHECK(file(out, "config.toml") ==
-        "[job]\n"
-        "dump_folder = \"outputs\"\n"
-        "description = \"language\"\n"
-        "\n[model]\n"
-        "name = \"FILL_IN\"\n"
-        "flavor = \"FILL_IN\"\n"
-        "hf_assets_path = \"./assets/hf\"  # yours\n"
-        "\n[optimizer]\n"
-        "name = \"AdamW\"\n"
-        "lr = 3e-4  # yours\n"
-        "\n[lr_scheduler]\n"
-        "warmup_steps = 200  # yours\n"
-        "\n[training]\n"
-        "local_batch_size = 4\n"
-        "global_batch_size = 8\n"
-        "seq_len = 8\n"
-        "dtype = \"float32\"\n"
-        "mixed_precision_param = \"bfloat16\"\n"
-        "steps = 1000  # yours\n"
-        "dataset = \"c4\"  # yours\n"
-        "\n[parallelism]\n"
-        "data_parallel_replicate_degree = 1\n"
-        "data_parallel_shard_degree = 2\n"
-        "fsdp_reshard_after_forward = \"never\"\n"
-        "tensor_parallel_degree = 1\n"
-        "context_parallel_degree = 1\n"
-        "pipeline_parallel_degree = 2\n"
-        "pipeline_parallel_schedule = \"1F1B\"\n"
-        "pipeline_parallel_schedule_csv = \"schedule.csv\"\n"
-        "pipeline_parallel_microbatch_size = 2\n"
-        "module_fqns_per_model_part = [\n"
-        "  [\"tok_embeddings\", \"layers.0\"],\n"
-        "  [\"layers.1\", \"layers.2\", \"norm\", \"output\"],\n"
-        "]\n"
-        "\n[activation_checkpoint]\n"
-        "mode = \"none\"\n"
-        "\n[compile]\n"
-        "enable = false  # true fuses kernels: less time and memory, which the plan does not count\n"
-        "components = [\"model\", \"loss\"]\n");
+  CHECK(file(out, "plan_config.py") ==
+        "# language\n"
+        "from torchtitan.components.loss import CrossEntropyLoss\n"
+        "from torchtitan.components.optimizer import default_adamw, LRSchedulersContainer\n"
+        "from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig\n"
+        "from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader\n"
+        "from torchtitan.models.common.config_utils import decoder_vocab_size\n"
+        "from torchtitan.models.FILL_IN import model_registry\n"
+        "from torchtitan.trainer import Trainer\n"
+        "\n\n"
+        "def plan() -> Trainer.Config:\n"
+        "    model_spec = model_registry(\"FILL_IN\")\n"
+        "    return Trainer.Config(\n"
+        "        model_spec=model_spec,\n"
+        "        loss=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)),\n"
+        "        hf_assets_path=\"./assets/hf\",  # yours\n"
+        "        dataloader=HuggingFaceTextDataLoader.Config(dataset=\"c4\"),  # yours\n"
+        "        optimizer=default_adamw(lr=3e-4),  # the rate is yours\n"
+        "        lr_scheduler=LRSchedulersContainer.Config(warmup_steps=200),  # yours\n"
+        "        training=TrainingConfig(\n"
+        "            local_batch_size=4,\n"
+        "            global_batch_size=8,\n"
+        "            seq_len=8,\n"
+        "            dtype=\"float32\",\n"
+        "            mixed_precision_param=\"bfloat16\",\n"
+        "            disable_cuda_graphs=True,\n"
+        "            steps=1000,  # yours\n"
+        "        ),\n"
+        "        parallelism=ParallelismConfig(\n"
+        "            data_parallel_replicate_degree=1,\n"
+        "            data_parallel_shard_degree=2,\n"
+        "            fsdp_reshard_after_forward=\"never\",\n"
+        "            tensor_parallel_degree=1,\n"
+        "            context_parallel_degree=1,\n"
+        "            pipeline_parallel_degree=2,\n"
+        "            pipeline_parallel_schedule=\"1F1B\",\n"
+        "            pipeline_parallel_schedule_csv=\"schedule.csv\",\n"
+        "            pipeline_parallel_microbatch_size=2,\n"
+        "            module_fqns_per_model_part=[\n"
+        "                [\"tok_embeddings\", \"layers.0\"],\n"
+        "                [\"layers.1\", \"layers.2\", \"norm\", \"lm_head\"],\n"
+        "            ],\n"
+        "        ),\n"
+        "        activation_checkpoint=None,\n"
+        "        compile=CompileConfig(enable=False),\n"
+        "    )\n");
   // 1F1B of two micro-batches in each replica.
   CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   CHECK(
@@ -302,33 +308,34 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
   CHECK(out.warnings.size() == 1);
   // A file that names no model is not started, and by which release it is read.
   const std::string launcher = file(out, "launch.sh");
-  CHECK(has(launcher, "if grep -q '\"FILL_IN\"' \"$here/config.toml\"; then\n"));
+  CHECK(has(launcher, "if grep -q FILL_IN \"$here/plan_config.py\"; then\n"));
   CHECK(has(launcher, "--nproc-per-node 4 --nnodes 1 --node-rank \"${NODE_RANK:-0}\" \\\n  --master-addr "));
-  CHECK(has(launcher, "git checkout v0.2.1"));
-  CHECK(file(out, "README.md").starts_with("# language for TorchTitan 0.2.1 (git checkout v0.2.1; later ones"));
+  CHECK(has(launcher, "-m torchtitan.train --module plan_config --config plan"));
+  CHECK(file(out, "README.md").starts_with("# language for TorchTitan 0.3.0 (git checkout v0.3.0)"));
+  CHECK(has(file(out, "README.md"), "https://github.com/pytorch/torchtitan/issues/2972"));
   CHECK(has(file(out, "README.md"), "(FSDP), which is not modelled"));
 }
 
 TEST_CASE("TorchTitan: stages in turns, in a V, and without a pipeline") {
-  const auto toml = [](const Plan& plan) {
+  const auto config = [](const Plan& plan) {
     Plan adam = plan;
     adam.training.optimizer = OptimizerName::adam;
-    return file(export_torchtitan(adam, Losses::refuse), "config.toml");
+    return file(export_torchtitan(adam, Losses::refuse), "plan_config.py");
   };
-  CHECK(has(toml(plan_of(4, {1, 2, 3}, {}, "interleaved")), "\"Interleaved1F1B\""));
-  CHECK(has(toml(plan_of(4, {1, 2, 3}, {}, "zb-v")), "\"ZBVZeroBubble\""));
+  CHECK(has(config(plan_of(4, {1, 2, 3}, {}, "interleaved")), "\"Interleaved1F1B\""));
+  CHECK(has(config(plan_of(4, {1, 2, 3}, {}, "zb-v")), "\"ZBVZeroBubble\""));
   Plan half = plan_of(4, {1, 2, 3});
   half.training.dtype = DType::bfloat16;  // all of it
-  CHECK(has(toml(half), "dtype = \"bfloat16\"\nmixed_precision_param = \"bfloat16\"\n"));
+  CHECK(has(config(half), "dtype=\"bfloat16\",\n            mixed_precision_param=\"bfloat16\",\n"));
   half.training.precision = Precision::mixed;  // half weights for the products, float32 ones for the updates
-  CHECK(has(toml(half), "dtype = \"float32\"\nmixed_precision_param = \"bfloat16\"\n"));
+  CHECK(has(config(half), "dtype=\"float32\",\n            mixed_precision_param=\"bfloat16\",\n"));
   half.training.dtype = DType::float32;  // a float32 profile under autocast
   half.training.precision = Precision::autocast;
-  CHECK(has(toml(half), "dtype = \"float32\"\nmixed_precision_param = \"bfloat16\"\n"));
-  const std::string alone = toml(plan_of(4, {}, {2}));
-  CHECK(has(alone, "pipeline_parallel_degree = 1\n"));
+  CHECK(has(config(half), "dtype=\"float32\",\n            mixed_precision_param=\"bfloat16\",\n"));
+  const std::string alone = config(plan_of(4, {}, {2}));
+  CHECK(has(alone, "pipeline_parallel_degree=1,\n"));
   CHECK_FALSE(has(alone, "pipeline_parallel_schedule"));
-  CHECK(has(alone, "local_batch_size = 2\n"));  // eight samples in four micro-batches
+  CHECK(has(alone, "local_batch_size=2,\n"));  // eight samples in four micro-batches
 }
 
 TEST_CASE("TorchTitan: with one replica nothing casts to a half type, which its README says") {
@@ -379,6 +386,80 @@ TEST_CASE("NeMo AutoModel: degrees, modules by the layers' names, the order of o
   CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
 }
 
+TEST_CASE("Megatron Bridge and verl: overrides in the words of their own examples") {
+  // Two stages on each of two workers, two replicas of tensor groups of two, first block of each stage again.
+  Plan plan = plan_of(4, {1, 2, 3}, {}, "interleaved");
+  plan.tensor_degree = 2;
+  plan.training.optimizer = OptimizerName::adamw;
+  plan.training.dtype = DType::bfloat16;
+  plan.training.precision = Precision::mixed;
+  plan.training.shard = Shard::optimizer;
+  plan.predicted.all_reduce_overlap = 1;
+  plan.context["checkpoint"] = "blocks";
+  // The guide "Megatron-LM to Megatron Bridge", both of its tables.
+  CHECK(file(export_megatron_bridge(plan, Losses::refuse), "overrides.txt") ==
+        "model.tensor_model_parallel_size=2\n"
+        "model.pipeline_model_parallel_size=2\n"
+        "model.virtual_pipeline_model_parallel_size=2\n"
+        "model.pipeline_model_parallel_layout=Et|t|t|tL\n"
+        "model.sequence_parallel=true\n"
+        "model.recompute_granularity=full\n"
+        "model.recompute_method=uniform\n"
+        "model.recompute_num_layers=1\n"
+        "train.micro_batch_size=2\n"
+        "train.global_batch_size=8\n"
+        "ddp.use_distributed_optimizer=true\n"
+        "optimizer.use_distributed_optimizer=true\n"
+        "ddp.overlap_grad_reduce=true\n"
+        "ddp.overlap_param_gather=true\n"
+        "model.seq_length=8\n"
+        "dataset.seq_length=8\n"
+        "mixed_precision=bf16_mixed\n");
+  // examples/grpo_trainer/run_qwen3moe-30b_megatron_lora.sh, and others for the layout.
+  const std::string actor = "actor_rollout_ref.actor.",
+                    core = "+" + actor + "megatron.override_transformer_config.";
+  CHECK(file(export_verl(plan, Losses::refuse), "overrides.txt") ==
+        actor + "megatron.tensor_model_parallel_size=2\n" + actor +
+            "megatron.pipeline_model_parallel_size=2\n" + actor +
+            "megatron.virtual_pipeline_model_parallel_size=2\n" + core +
+            "pipeline_model_parallel_layout=Et|t|t|tL\n" + actor + "megatron.sequence_parallel=True\n" + core +
+            "recompute_granularity=full\n" + core + "recompute_method=uniform\n" + core +
+            "recompute_num_layers=1\n" + actor + "ppo_micro_batch_size_per_gpu=2\n" + actor +
+            "ppo_mini_batch_size=8\n" + actor + "megatron.use_distributed_optimizer=True\n+" + actor +
+            "megatron.override_ddp_config.overlap_grad_reduce=True\n+" + actor +
+            "megatron.override_ddp_config.overlap_param_gather=True\n");
+  plan.training.products = NarrowType::mxfloat8;
+  CHECK(has(file(export_megatron_bridge(plan, Losses::refuse), "overrides.txt"),
+            "mixed_precision=bf16_with_mxfp8_mixed\n"));
+  CHECK(has(refusal([&] { export_verl(plan, Losses::refuse); }),
+            "verl cannot say all of this plan: no key of its own says that products are of mxfloat8"));
+}
+
+TEST_CASE("DeepSpeed: its configuration, and cuts in its list of layers") {
+  Plan plan = plan_of(4, {1, 3}, {2, 2, 2});
+  plan.training.optimizer = OptimizerName::adamw;
+  plan.training.shard = Shard::optimizer;
+  plan.context["checkpoint"] = "blocks";
+  const TrainerExport out = export_deepspeed(plan, Losses::refuse);
+  CHECK(parse_json(file(out, "ds_config.json")) ==
+        parse_json(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+                       "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 1},
+                       "bf16": {"enabled": false}, "optimizer": {"type": "AdamW", "params": {"lr": 3e-4}}})"));
+  // Layer 0 stands in front of the blocks: stages begin at blocks 1 and 3. diffusion-pipe, main_example.toml.
+  CHECK(file(out, "partition.toml") ==
+        "pipeline_stages = 3\nmicro_batch_size_per_gpu = 2\ngradient_accumulation_steps = 2\n"
+        "activation_checkpointing = true\npartition_method = 'manual'\npartition_split = [2, 4]\n");
+  plan.predicted.all_reduce_overlap = 0.5;
+  CHECK(has(refusal([&] { export_deepspeed(plan, Losses::refuse); }), "plan with --all-reduce-overlap 0"));
+  plan.tensor_degree = 2;
+  CHECK(has(refusal([&] { export_deepspeed(plan, Losses::leave_out); }),
+            "its pipelines split no layer over GPUs"));
+  CHECK(has(refusal([&] {
+              export_deepspeed(plan_of(4, {1, 2, 3}, {}, "interleaved"), Losses::leave_out);
+            }),
+            "it has one stage on each worker"));
+}
+
 TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost") {
   struct Trainer {
     std::string name;
@@ -409,7 +490,7 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
       {"blocks that an estimate recomputes",
        [](Plan& plan) { plan.context["checkpoint"] = "blocks"; },
        {{"megatron", "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n"},
-        {"torchtitan", "mode = \"full\"\n"},
+        {"torchtitan", "activation_checkpoint=FullAC.Config(),\n"},
         {"automodel", "activation_checkpointing: true\n"}},
        {{"torch",
          "no block runs again, as the profile has it: stages keep their activations and need more memory than "
@@ -417,7 +498,7 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
       {"hidden sums of gradients",
        [](Plan& plan) { plan.predicted.all_reduce_overlap = 0.5; },
        {{"megatron", "--overlap-grad-reduce\n"},
-        {"torchtitan", "data_parallel_shard_degree = 2\n"},  // FSDP hides them
+        {"torchtitan", "data_parallel_shard_degree=2,\n"},  // FSDP hides them
         {"automodel", "strategy: fsdp2\n"}},
        {{"torch",
          "gradients are added up after the last backward and not behind it; plan with --all-reduce-overlap "
@@ -472,13 +553,13 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
          plan.context["sequence_parallel"] = "false";
        },
        {{"megatron", "--tensor-model-parallel-size 2\n--seq-length"},  // the next file: no --sequence-parallel
-        {"torchtitan", "tensor_parallel_degree = 2\n"},
+        {"torchtitan", "tensor_parallel_degree=2,\n"},
         {"automodel", "sequence_parallel: false\n"}},
        {{"torch", "launch.py splits no layer over 2 GPUs"}}},
       {"positions that members of a context group divide",
        [](Plan& plan) { plan.context_degree = 2; },
        {{"megatron", "--context-parallel-size 2\n"},
-        {"torchtitan", "context_parallel_degree = 2\n"},
+        {"torchtitan", "context_parallel_degree=2,\n"},
         {"automodel", "cp_size: 2\n"}},
        {{"torch", "launch.py splits no sample over 2 GPUs"}}},
       {"products in eight bits",
@@ -519,8 +600,12 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
 TEST_CASE("all: weights that live on the host are refused") {
   Plan plan = plan_of(3, {1}, {2, 2});
   plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
-  for (const auto write : {export_torch_pipelining, export_megatron, export_torchtitan, export_automodel})
+  for (const auto write : {export_torch_pipelining, export_megatron, export_megatron_bridge, export_verl,
+                           export_deepspeed, export_torchtitan, export_automodel}) {
     CHECK(has(refusal([&] { write(plan, Losses::leave_out); }), " keeps weights on the host"));
+    CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
+              .ends_with(detail::kLimits));
+  }
 }
 
 TEST_CASE("a memory limit that is no number of bytes is the plan's fault") {

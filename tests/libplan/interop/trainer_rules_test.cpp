@@ -368,6 +368,11 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   CHECK(for_trainer(Trainer::megatron, request_of(8), DType::float32).precision == Precision::plain);
   adam.precision = Precision::plain;
   CHECK(for_trainer(Trainer::torchtitan, adam, DType::bfloat16).precision == Precision::plain);
+  const PlanRequest deep = for_trainer(Trainer::deepspeed, {}, DType::bfloat16);
+  CHECK(deep.schedule == "hybrid");
+  CHECK(deep.precision == Precision::mixed);
+  CHECK(deep.recompute_extent == RecomputeExtent::uniform);
+  CHECK(deep.all_reduce_overlap == 0);
 }
 
 TEST_CASE("a model or a profile that no plan for the trainer could be made of is refused at once") {
