@@ -30,6 +30,18 @@ struct Shared {
   std::unique_ptr<Serving> serving = nullptr;    ///< null: no parameter server
 };
 
+/// An action of a worker, whose state outlives it.
+class WorkerAction : public Action {
+ public:
+  explicit WorkerAction(Shared& shared) : shared_(shared), state_(shared.state) {}
+
+ protected:
+  Stage& stage_of(const Turn& turn) const { return state_.stages.at(turn.operation.op.stage); }
+
+  Shared& shared_;
+  WorkerState& state_;
+};
+
 /// `shared` must outlive it.
 std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shared);
 

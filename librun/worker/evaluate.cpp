@@ -8,13 +8,13 @@ namespace pp::run {
 
 namespace {
 
-class Evaluate final : public Action {
+class Evaluate final : public WorkerAction {
  public:
-  explicit Evaluate(WorkerState& state) : state_(state) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const Operation& operation = turn.operation;
-    const Stage& stage = state_.stages.at(operation.op.stage);
+    const Stage& stage = stage_of(turn);
     turn.begin();
     state_.feed->fill(operation, turn.inputs, state_.memory);
     const Inference* const inference = state_.job.inference.get();
@@ -38,14 +38,13 @@ class Evaluate final : public Action {
     return caches;
   }
 
-  WorkerState& state_;
   /// By stage and group of sequences.
   std::map<std::pair<StageId, std::size_t>, std::vector<model::LayerCache>> caches_;
 };
 
-class Score final : public Action {
+class Score final : public WorkerAction {
  public:
-  explicit Score(WorkerState& state) : state_(state) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     state_.job.ledger.evaluation(state_.epoch, turn.operation.op.micro_batch, part_of(turn));
@@ -54,7 +53,7 @@ class Score final : public Action {
  private:
   EvaluationPart part_of(const Turn& turn) const {
     const Job& job = state_.job;
-    const model::Segment& segment = state_.stages.at(turn.operation.op.stage).segment();
+    const model::Segment& segment = stage_of(turn).segment();
     const auto find = [&](const TensorSource& source) -> at::Tensor {
       const auto& in = segment.inputs();
       const auto& out = segment.outputs();
@@ -81,21 +80,19 @@ class Score final : public Action {
     part.predictions = all;
     return part;
   }
-
-  WorkerState& state_;
 };
 
 /// The model's outputs and times of an inference's pass.
-class HandOut final : public Action {
+class HandOut final : public WorkerAction {
  public:
-  explicit HandOut(WorkerState& state) : state_(state) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     turn.inputs.clear();
     Job& job = state_.job;
     const Operation& operation = turn.operation;
     const std::vector<TensorSource>& wanted = job.setup.model.outputs;
-    const std::vector<TensorSource>& here = state_.stages.at(operation.op.stage).segment().outputs();
+    const std::vector<TensorSource>& here = stage_of(turn).segment().outputs();
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       const auto found = std::ranges::find(here, wanted[k]);
       if (found == here.end()) continue;
@@ -108,17 +105,14 @@ class HandOut final : public Action {
     record.peak = std::max(record.peak, state_.memory.peak());
     job.passes.hand_in(operation.step, turn.begun_at(), turn.ended_at());
   }
-
- private:
-  WorkerState& state_;
 };
 
 }  // namespace
 
 std::unique_ptr<Action> make_evaluation(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::evaluate) return std::make_unique<Evaluate>(shared.state);
-  if (kind == InstructionKind::score) return std::make_unique<Score>(shared.state);
-  return std::make_unique<HandOut>(shared.state);
+  if (kind == InstructionKind::evaluate) return std::make_unique<Evaluate>(shared);
+  if (kind == InstructionKind::score) return std::make_unique<Score>(shared);
+  return std::make_unique<HandOut>(shared);
 }
 
 }  // namespace pp::run

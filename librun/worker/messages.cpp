@@ -12,13 +12,10 @@ namespace pp::run {
 namespace {
 
 /// An end of messages of one kind.
-class MessageEnd : public Action {
+class MessageEnd : public WorkerAction {
  public:
   MessageEnd(const Instruction& instruction, Shared& shared)
-      : state_(shared.state),
-        swapping_(shared.swapping.get()),
-        direction_(instruction.direction),
-        ports_(instruction.ports) {}
+      : WorkerAction(shared), direction_(instruction.direction), ports_(instruction.ports) {}
 
  protected:
   bool is_gradient() const { return direction_ == Direction::gradient; }
@@ -26,8 +23,6 @@ class MessageEnd : public Action {
     return state_.owner(direction_, port.peer, operation);
   }
 
-  WorkerState& state_;
-  Swapping* const swapping_;
   const Direction direction_;
   const std::vector<Port> ports_;
 };
@@ -64,8 +59,8 @@ class Receive final : public MessageEnd {
   at::Tensor receive(const Operation& operation, const Port& port) {
     const WorkerId from = peer(operation, port);
     const at::Device& device = state_.device;
-    if (from == state_.id && swapping_)
-      return swapping_->take({port.edge, is_gradient(), state_.number_of(operation)}, port.tensor);
+    if (from == state_.id && shared_.swapping)
+      return shared_.swapping->take({port.edge, is_gradient(), state_.number_of(operation)}, port.tensor);
     at::Tensor tensor = state_.job.transport->receive(channel(operation, port), received_number(operation));
     if (from == state_.id) return tensor;
     if (tensor.device() == device) return profile::received(profile::brought_to(device, tensor), state_.memory);
@@ -103,8 +98,8 @@ class Send final : public MessageEnd {
  private:
   void send(const Operation& operation, const Port& port, at::Tensor tensor) {
     const WorkerId to = peer(operation, port);
-    if (to == state_.id && swapping_)
-      return swapping_->put({port.edge, is_gradient(), state_.number_of(operation)}, std::move(tensor));
+    if (to == state_.id && shared_.swapping)
+      return shared_.swapping->put({port.edge, is_gradient(), state_.number_of(operation)}, std::move(tensor));
     const Bytes bytes(static_cast<std::int64_t>(tensor.nbytes()));
     const WorkerState::Time begin = Coordinator::Clock::now();
     state_.job.transport->send(state_.job.channels.find(direction_, port.edge, state_.id, to),
@@ -117,13 +112,10 @@ class Send final : public MessageEnd {
 };
 
 /// Waiting for rows is not busy; cutting them is (DataFeed::fill).
-class Feed final : public Action {
+class Feed final : public WorkerAction {
  public:
-  explicit Feed(WorkerState& state) : state_(state) {}
+  using WorkerAction::WorkerAction;
   void run(Turn& turn) override { state_.feed->await(turn.operation); }
-
- private:
-  WorkerState& state_;
 };
 
 }  // namespace
@@ -131,7 +123,7 @@ class Feed final : public Action {
 std::unique_ptr<Action> make_message(const Instruction& instruction, Shared& shared) {
   if (instruction.kind == InstructionKind::receive) return std::make_unique<Receive>(instruction, shared);
   if (instruction.kind == InstructionKind::send) return std::make_unique<Send>(instruction, shared);
-  return std::make_unique<Feed>(shared.state);
+  return std::make_unique<Feed>(shared);
 }
 
 // A frame is as large as the others (check_frames).

@@ -7,23 +7,9 @@ namespace pp::run {
 
 namespace {
 
-class StagePass : public Action {
+class ForwardPass final : public WorkerAction {
  public:
-  explicit StagePass(Shared& shared) : shared_(shared), state_(shared.state) {}
-
- protected:
-  Stage& stage_of(const Turn& turn) const { return state_.stages.at(turn.operation.op.stage); }
-  /// Since the stage began its stream.
-  Step step_of(const Turn& turn) const { return turn.operation.step - state_.range.first; }
-  bool swaps() const { return shared_.swapping != nullptr; }
-
-  Shared& shared_;
-  WorkerState& state_;
-};
-
-class ForwardPass final : public StagePass {
- public:
-  using StagePass::StagePass;
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const Operation& operation = turn.operation;
@@ -33,12 +19,12 @@ class ForwardPass final : public StagePass {
     const LossWeight weight = has_loss ? state_.loss_weight(operation) : LossWeight{};
     turn.begin();
     state_.feed->fill(operation, turn.inputs, state_.memory);
-    stage.predict_for_forward(step_of(turn), state_.rate(operation));
+    stage.predict_for_forward(state_.step_of(turn.operation), state_.rate(operation));
     const Keep keep = operation.run_again || operation.alone ? Keep::inputs : Keep::graphs;
-    turn.outgoing = stage.forward(pass, step_of(turn), turn.inputs, state_.key(operation), state_.generator,
-                                  keep, weight.label_shares);
+    turn.outgoing = stage.forward(pass, state_.step_of(turn.operation), turn.inputs, state_.key(operation),
+                                  state_.generator, keep, weight.label_shares);
     if (has_loss) state_.log->add_loss(stage.loss(pass), weight);
-    if (swaps()) return;  // the inputs are stashed
+    if (shared_.swapping) return;  // the inputs are stashed
     turn.inputs.clear();
     if (!operation.alone) return;
     state_.log->current().updates = true;  // the stage does nothing else with it
@@ -47,9 +33,9 @@ class ForwardPass final : public StagePass {
 };
 
 // What the data provide is cut again, not kept.
-class RecomputePass final : public StagePass {
+class RecomputePass final : public WorkerAction {
  public:
-  using StagePass::StagePass;
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const Operation& operation = turn.operation;
@@ -60,18 +46,18 @@ class RecomputePass final : public StagePass {
     turn.begin();
     state_.feed->fill(operation, turn.inputs, state_.memory);
     stage.predict_for_backward(state_.rate(operation));
-    if (swaps()) {
-      stage.forward(pass, step_of(turn), turn.inputs, state_.key(operation), state_.generator, Keep::graphs,
-                    std::move(label_shares));
+    if (shared_.swapping) {
+      stage.forward(pass, state_.step_of(turn.operation), turn.inputs, state_.key(operation), state_.generator,
+                    Keep::graphs, std::move(label_shares));
     } else {
       stage.recompute(pass, turn.inputs, state_.key(operation), state_.generator, std::move(label_shares));
     }
   }
 };
 
-class BackwardPass final : public StagePass {
+class BackwardPass final : public WorkerAction {
  public:
-  using StagePass::StagePass;
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const Operation& operation = turn.operation;
@@ -88,9 +74,9 @@ class BackwardPass final : public StagePass {
   }
 };
 
-class WeightGradientPass final : public StagePass {
+class WeightGradientPass final : public WorkerAction {
  public:
-  using StagePass::StagePass;
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     Stage& stage = stage_of(turn);

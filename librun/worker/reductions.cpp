@@ -117,13 +117,13 @@ void reduce_statistics(WorkerState& state, StageId id, Stage& stage) {
   stage.statistics() = std::move(all);
 }
 
-class Reduce final : public Action {
+class Reduce final : public WorkerAction {
  public:
-  explicit Reduce(Shared& shared) : shared_(shared), state_(shared.state) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const StageId id = turn.operation.op.stage;
-    Stage& stage = state_.stages.at(id);
+    Stage& stage = stage_of(turn);
     turn.begin();
     Seconds elapsed = shared_.sums.overlap(state_, id) ? shared_.sums.finish(state_, turn.operation, stage)
                                                        : add(turn.operation, stage);
@@ -144,16 +144,13 @@ class Reduce final : public Action {
     return slices.empty() ? collectives.sum(group, state_.id, gradient)
                           : collectives.reduce(group, state_.id, gradient, slices);
   }
-
-  Shared& shared_;
-  WorkerState& state_;
 };
 
 // Copies of shared weights in several stages; stages with replicas have reduced theirs before. Every worker
 // adds all uses in ascending layer order, as one stage does before its update.
-class Tie final : public Action {
+class Tie final : public WorkerAction {
  public:
-  explicit Tie(WorkerState& state) : state_(state) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
     const auto tied = static_cast<std::size_t>(turn.operation.op.micro_batch);
@@ -192,46 +189,43 @@ class Tie final : public Action {
       if (stage != state_.stages.end()) stage->second.set_tied_gradients(owner, sums);
     }
   }
-
- private:
-  WorkerState& state_;
 };
 
 // Every parameter counts once, added in model order: the same bits and the same decision for every plan.
-class Judge final : public Action {
+class Judge final : public WorkerAction {
  public:
-  explicit Judge(Shared& shared) : state_(shared.state), verdict_(shared.verdict) {}
+  using WorkerAction::WorkerAction;
 
   void run(Turn& turn) override {
-    if (state_.job.options.on_nan == OnNan::stop && !verdict_.refused.empty()) return;  // as everybody
-    if (verdict_.scale.factor != 1) scale_gradients(1 / verdict_.scale.factor);
+    if (state_.job.options.on_nan == OnNan::stop && !shared_.verdict.refused.empty()) return;  // as everybody
+    if (shared_.verdict.scale.factor != 1) scale_gradients(1 / shared_.verdict.scale.factor);
     const bool skips = state_.job.options.scales_dynamically();
     double sum = 0;
-    verdict_.refused.clear();
+    shared_.verdict.refused.clear();
     for (const auto& [key, norm] : gather_norms()) {
       sum += norm.square;
       const bool loss = key.first == kLoss;
-      if (!(state_.job.options.on_nan || skips) || !verdict_.refused.empty() ||
+      if (!(state_.job.options.on_nan || skips) || !shared_.verdict.refused.empty() ||
           (!loss && std::isfinite(norm.square)))
         continue;
       const std::string what = loss
                                    ? "the loss of micro-batch " + std::to_string(key.second)
                                    : "the gradient of layer " +
                                          state_.job.plan.model.layers[static_cast<std::size_t>(key.first)].name;
-      verdict_.refused = "step " + std::to_string(turn.operation.step + 1) + ": stage " +
-                         std::to_string(norm.stage) + ": " + what + " is not a finite number";
+      shared_.verdict.refused = "step " + std::to_string(turn.operation.step + 1) + ": stage " +
+                                std::to_string(norm.stage) + ": " + what + " is not a finite number";
     }
     if (skips) {
-      if (!verdict_.refused.empty() && verdict_.scale.factor <= kLeastLossScale) {
-        throw Error(ErrorKind::run, verdict_.refused +
+      if (!shared_.verdict.refused.empty() && shared_.verdict.scale.factor <= kLeastLossScale) {
+        throw Error(ErrorKind::run, shared_.verdict.refused +
                                         ", although the loss scale has fallen to 2^-24; lower the learning "
                                         "rate, or check the data");
       }
-      verdict_.scale = next_loss_scale(verdict_.scale, verdict_.refused.empty());
+      shared_.verdict.scale = next_loss_scale(shared_.verdict.scale, shared_.verdict.refused.empty());
     }
-    if (!verdict_.refused.empty()) return;
-    verdict_.gradient_norm = std::sqrt(sum);
-    if (state_.job.options.clip_norm) clip(*verdict_.gradient_norm);
+    if (!shared_.verdict.refused.empty()) return;
+    shared_.verdict.gradient_norm = std::sqrt(sum);
+    if (state_.job.options.clip_norm) clip(*shared_.verdict.gradient_norm);
   }
 
  private:
@@ -284,9 +278,6 @@ class Judge final : public Action {
   void scale_gradients(double factor) {
     for (auto& [id, stage] : state_.stages) stage.scale_gradient(factor);
   }
-
-  WorkerState& state_;
-  Verdict& verdict_;
 };
 
 }  // namespace
@@ -363,7 +354,7 @@ Seconds ReplicaSums::finish(WorkerState& state, const Operation& operation, Stag
 
 std::unique_ptr<Action> make_reduction(InstructionKind kind, Shared& shared) {
   if (kind == InstructionKind::reduce) return std::make_unique<Reduce>(shared);
-  if (kind == InstructionKind::tie) return std::make_unique<Tie>(shared.state);
+  if (kind == InstructionKind::tie) return std::make_unique<Tie>(shared);
   return std::make_unique<Judge>(shared);
 }
 

@@ -88,74 +88,67 @@ std::vector<Stage::LayerState> Swapping::snapshot(StageId id, Stage& stage) {
 
 namespace {
 
-class SwapAction : public Action {
+class Ready final : public WorkerAction {
  public:
-  explicit SwapAction(Shared& shared) : swapping_(*shared.swapping), state_(shared.state) {}
-
- protected:
-  Swapping& swapping_;
-  WorkerState& state_;
-};
-
-class Ready final : public SwapAction {
- public:
-  using SwapAction::SwapAction;
-  void run(Turn& turn) override { swapping_.make_ready(turn.operation.op); }
+  using WorkerAction::WorkerAction;
+  void run(Turn& turn) override { shared_.swapping->make_ready(turn.operation.op); }
 };
 
 // Where the next operation needs the stage, the load takes what copying takes; else that goes on beside what
 // follows.
-class Load final : public SwapAction {
+class Load final : public WorkerAction {
  public:
   Load(const Instruction& instruction, Shared& shared)
-      : SwapAction(shared), updates_(instruction.trains), waits_(instruction.waits) {}
+      : WorkerAction(shared), updates_(instruction.trains), waits_(instruction.waits) {}
 
   void run(Turn& turn) override {
     const StageId id = turn.operation.op.stage;
-    if (!state_.trains()) return swapping_.load(id, state_.trained, Stage::Hold::weights, /*waits=*/false);
+    if (!state_.trains())
+      return shared_.swapping->load(id, state_.trained, Stage::Hold::weights, /*waits=*/false);
     state_.job.host->await(id, state_.id, turn.operation.step);  // waiting is not busy
     turn.begin();
-    swapping_.load(id, turn.operation.step, updates_ ? Stage::Hold::training : Stage::Hold::weights, waits_);
+    shared_.swapping->load(id, turn.operation.step, updates_ ? Stage::Hold::training : Stage::Hold::weights,
+                           waits_);
   }
 
  private:
   bool updates_, waits_;
 };
 
-class Evict final : public SwapAction {
+class Evict final : public WorkerAction {
  public:
-  using SwapAction::SwapAction;
+  using WorkerAction::WorkerAction;
   void run(Turn& turn) override {
     const StageId id = turn.operation.op.stage;
-    if (state_.trains() && state_.stages.at(id).held() == Stage::Hold::training) turn.begin();
-    swapping_.evict(id);
+    if (state_.trains() && stage_of(turn).held() == Stage::Hold::training) turn.begin();
+    shared_.swapping->evict(id);
   }
 };
 
-class WriteBack final : public SwapAction {
+class WriteBack final : public WorkerAction {
  public:
-  using SwapAction::SwapAction;
+  using WorkerAction::WorkerAction;
   void run(Turn& turn) override {
     turn.end();
-    swapping_.write_back(turn.operation.op.stage);
+    shared_.swapping->write_back(turn.operation.op.stage);
   }
 };
 
-class Stash final : public SwapAction {
+class Stash final : public WorkerAction {
  public:
-  using SwapAction::SwapAction;
+  using WorkerAction::WorkerAction;
   void run(Turn& turn) override {
     const Operation& operation = turn.operation;
-    if (operation.run_again || operation.alone) swapping_.stash(turn);
+    if (operation.run_again || operation.alone) shared_.swapping->stash(turn);
     turn.inputs.clear();
-    if (operation.run_again) state_.stages.at(operation.op.stage).forget(operation.op.micro_batch);
+    if (operation.run_again) stage_of(turn).forget(operation.op.micro_batch);
   }
 };
 
-class Unstash final : public SwapAction {
+class Unstash final : public WorkerAction {
  public:
-  using SwapAction::SwapAction;
-  void run(Turn& turn) override { swapping_.unstash(turn); }
+  using WorkerAction::WorkerAction;
+  void run(Turn& turn) override { shared_.swapping->unstash(turn); }
 };
 
 }  // namespace

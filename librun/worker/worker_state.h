@@ -32,6 +32,8 @@ struct WorkerState {
   WorkerId owner(Direction way, StageId stage, const Operation& operation) const;
   /// Of the operation's messages in their channels (Channel::per_step).
   std::int64_t number_of(const Operation& operation) const;
+  /// Since the stages began their streams.
+  Step step_of(const Operation& operation) const { return operation.step - range.first; }
   /// Of the operation's update.
   double rate(const Operation& operation) const;
   LossWeight loss_weight(const Operation& operation) {
