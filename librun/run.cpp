@@ -153,6 +153,15 @@ std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options
   return make_setup(plan, as_planned(options, plan)).start.warnings;
 }
 
+std::vector<std::string> programs(const plan::Plan& plan, const RunOptions& given) {
+  const RunOptions options = as_planned(given, plan);
+  const Job job(plan, options, make_setup(plan, options));
+  std::vector<std::string> all;
+  for (const plan::Stream& stream : job.streams)
+    all.push_back(listing(stream, lower(stream, lowering_of(job, Direction::activation))));
+  return all;
+}
+
 RunReport run(const plan::Plan& plan, const RunOptions& given, Observer& observer,
               const std::function<bool()>& interrupted) {
   const RunOptions options = as_planned(given, plan);

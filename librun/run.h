@@ -19,6 +19,10 @@ namespace pp::run {
 /// (data, usage, device).
 std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options);
 
+/// What each worker of a training runs, in order: a line for each operation of its program with the
+/// instructions that plan and options make of it (wiring/instructions.h). Throws as check() does.
+std::vector<std::string> programs(const plan::Plan& plan, const RunOptions& options);
+
 /// Trains. `interrupted` is polled all the time: true ends the run when the steps that a worker has begun are
 /// finished, and leaves an evaluation (RunReport::exit_reason). A failure of one worker stops all and is
 /// rethrown as pp::Error (run) that names worker, stage, operation and micro-batch; no file is left

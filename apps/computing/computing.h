@@ -31,6 +31,7 @@ struct Computing {
   decltype(&run::measure_cuda_links) measure_cuda_links;
   decltype(&run::make_gpu_medium) make_gpu_medium;
   decltype(&run::measure_sum_overlap) measure_sum_overlap;
+  decltype(&run::programs) programs;
   decltype(&run::run) run;
   decltype(&run::run_together) run_together;
   decltype(&run::refuse_together) refuse_together;

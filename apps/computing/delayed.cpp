@@ -99,6 +99,10 @@ std::vector<std::string> check(const plan::Plan& plan, const RunOptions& options
   return setup.start.warnings;
 }
 
+std::vector<std::string> programs(const plan::Plan& plan, const RunOptions& options) {
+  return computing().programs(plan, options);
+}
+
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
   return computing().run(plan, options, observer, interrupted);

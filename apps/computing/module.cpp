@@ -15,6 +15,7 @@ const pp::Computing* pp_computing() {
       .measure_cuda_links = pp::run::measure_cuda_links,
       .make_gpu_medium = pp::run::make_gpu_medium,
       .measure_sum_overlap = pp::run::measure_sum_overlap,
+      .programs = pp::run::programs,
       .run = pp::run::run,
       .run_together = pp::run::run_together,
       .refuse_together = pp::run::refuse_together,

@@ -95,6 +95,8 @@ class StreamWalk {
   /// As the stream writes it; its micro-batch is op.micro_batch + shift(). Nothing at the end.
   std::optional<Op> next();
   std::int64_t shift() const { return shift_; }
+  /// Where the stream has that operation: in the prologue, behind which the body is numbered on.
+  std::size_t place() const { return position_ - 1 + (in_body_ ? stream_.prologue.size() : 0); }
   /// Ends the list with fewer micro-batches than it was made for; none beyond them has been given out.
   void end_at(std::int64_t micro_batches);
 

@@ -67,7 +67,7 @@ std::optional<Operation> Cursor::next() {
          !ends_step(mini_batch_of(walk_.shift())))
     op = walk_.next();
   if (!op) return std::nullopt;
-  Operation operation{.op = *op};
+  Operation operation{.op = *op, .place = walk_.place()};
   if (!plan::has_micro_batch(op->kind)) {
     const auto due = due_.find(op->stage);
     const bool reads_gradient = op->kind == plan::OpKind::all_reduce || op->kind == plan::OpKind::update;

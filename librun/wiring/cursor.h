@@ -23,7 +23,8 @@ struct StepRange {
 
 /// An operation and what it works on.
 struct Operation {
-  plan::Op op;  ///< its micro-batch as `micro_batch` below, in streams as `local`
+  plan::Op op;            ///< its micro-batch as `micro_batch` below, in streams as `local`
+  std::size_t place = 0;  ///< in the stream (plan::StreamWalk)
   Step step = 0;
   std::int64_t local = 0;      ///< micro-batch, from the beginning of the range
   int micro_batch = 0;         ///< within the step, over all its mini-batches

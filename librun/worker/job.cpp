@@ -250,6 +250,18 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
 
 bool Job::served() const { return !inference && is_served(plan); }
 
+LoweringInput lowering_of(const Job& job, Direction forwards) {
+  return {.plan = job.plan,
+          .channels = job.channels,
+          .wiring = job.wiring,
+          .forwards = forwards,
+          .loss = job.setup.model.graph.loss.has_value(),
+          .inference = job.inference != nullptr,
+          .swapped = job.swapped,
+          .served = job.served(),
+          .judged = job.options.clip_norm || job.options.on_nan || job.options.scales_losses()};
+}
+
 void Job::connect(Mailbox& mailbox) {
   if (options.all_reduce == AllReduce::fast) {
     // The library makes groups only together: a rank that has failed by now says so here.

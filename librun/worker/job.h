@@ -26,6 +26,7 @@
 #include "librun/transport/mailbox.h"
 #include "librun/transport/transport.h"
 #include "librun/wiring/channels.h"
+#include "librun/wiring/instructions.h"
 #include "librun/wiring/wiring.h"
 #include "librun/worker/inference.h"
 
@@ -59,11 +60,6 @@ struct Job {
   std::size_t replica_group(StageId stage) const { return index(stage); }
   std::size_t tied_group(std::size_t tied) const { return plan.stages.size() + tied; }
   bool here(WorkerId worker) const { return setup.placement.here(worker); }
-  /// Whether the stage's replicas divide the optimizer's state.
-  bool shares_state(StageId stage) const {
-    return !inference && plan.training.shard == plan::Shard::optimizer &&
-           plan.stages[index(stage)].workers.size() > 1;
-  }
   /// Replicas train around a server, which stands on the rank of the first one.
   bool served() const;
   int server_rank() const { return setup.placement.of(plan.stages.front().workers.front()); }
@@ -112,5 +108,8 @@ struct Job {
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times
   std::unique_ptr<RequestServer> request_server;  ///< null: no replica of another rank comes to the server
 };
+
+/// Of its workers' streams.
+LoweringInput lowering_of(const Job& job, Direction forwards);
 
 }  // namespace pp::run

@@ -1,220 +1,147 @@
-// Receives and sends, derived from the tensor edges between stages; and where weights live on the host, what
-// a worker loads and evicts.
+// What stages hand to each other, and the rows of the data.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
-#include "libprofile/device/compute_device.h"
 #include "libprofile/device/hand_over.h"
-#include "librun/stage/host_memory.h"
-#include "librun/swap/residency.h"
-#include "librun/worker/worker.h"
+#include "libprofile/device/queued_work.h"
+#include "librun/worker/actions.h"
 
 namespace pp::run {
 
-std::int64_t Worker::number_of(const Operation& operation) const {
-  const bool trains = context_.trains();
-  const std::int64_t step = trains ? operation.step : context_.epoch;
-  return step * (trains ? job_.numbering.step_micro_batches : job_.numbering.evaluation_micro_batches) +
-         (trains ? operation.micro_batch : operation.local);
-}
+namespace {
 
-int Worker::channel_from(const Operation& operation, Direction direction, const Port& port) const {
-  return job_.channels.find(direction, port.edge, owner(direction, port.peer, operation), id_);
-}
+/// An end of messages of one kind.
+class MessageEnd : public WorkerAction {
+ public:
+  MessageEnd(const Instruction& instruction, Shared& shared)
+      : WorkerAction(shared), direction_(instruction.direction), ports_(instruction.ports) {}
 
-void Worker::expect(const Operation& operation) {
-  const auto tell = [&](Direction direction, const std::vector<Port>& ports) {
-    const bool gradient = direction == Direction::gradient;
-    for (const Port& port : ports)
-      job_.transport->expect(channel_from(operation, direction, port),
-                             gradient ? gradient_number_of(operation) : number_of(operation), operation.rows);
-  };
-  if (receives_inputs(operation)) tell(context_.direction, job_.channels.ports(operation.op.stage).inputs);
-  if (receives_gradients(operation))
-    tell(Direction::gradient, job_.channels.ports(operation.op.stage).output_gradients);
-}
-
-model::Tensors Worker::receive_inputs(const Operation& operation) {
-  model::Tensors inputs(job_.wiring[index(operation.op.stage)].inputs.size());
-  inputs_on_host_.assign(swapper_ ? inputs.size() : 0, at::Tensor());
-  for (const Port& port : job_.channels.ports(operation.op.stage).inputs)
-    inputs[port.tensor] = receive(operation, context_.direction, port);
-  context_.feed->await(operation);
-  return inputs;
-}
-
-void Worker::receive_gradients(const Operation& operation) {
-  arrived_.resize(job_.wiring[index(operation.op.stage)].outputs.size());
-  for (const Port& port : job_.channels.ports(operation.op.stage).output_gradients)
-    arrived_[port.tensor].push_back(receive(operation, Direction::gradient, port));
-}
-
-at::Tensor Worker::receive(const Operation& operation, Direction direction, const Port& port) {
-  const bool gradient = direction == Direction::gradient;
-  const bool stays = owner(direction, port.peer, operation) == id_;
-  if (stays && swapper_) {
-    auto [tensor, on_host] = shelf_.take({port.edge, gradient, number_of(operation)}, device_);
-    if (!gradient) inputs_on_host_[port.tensor] = std::move(on_host);
-    return tensor;
+ protected:
+  bool is_gradient() const { return direction_ == Direction::gradient; }
+  WorkerId peer(const Operation& operation, const Port& port) const {
+    return state_.owner(direction_, port.peer, operation);
   }
-  const int channel = channel_from(operation, direction, port);
-  at::Tensor tensor =
-      job_.transport->receive(channel, gradient ? gradient_number_of(operation) : number_of(operation));
-  if (stays) return tensor;
-  if (tensor.device() == device_) return profile::received(profile::brought_to(device_, tensor), memory_);
-  if (!device_.is_cuda()) return profile::brought_to(device_, std::move(tensor));
-  std::unique_ptr<profile::Arrivals>& arrivals =
-      arrivals_[{owner(direction, port.peer, operation), port.edge, gradient}];
-  if (!arrivals) arrivals = profile::make_arrivals(device_);
-  return profile::brought_to(*arrivals, tensor);
-}
 
-// A frame is as large as the others (check_frames).
-void Worker::drop_late_gradients() {
-  const StepRange& range = context_.range;
-  const Step end = job_.commands.end_of_range(id_);
-  for (const auto& [id, stage] : stages_) {
-    for (const Port& port : job_.channels.ports(id).output_gradients) {
-      const WorkerId from = job_.owners.of(port.peer, 0);
-      const int first = first_backwards(job_.streams[index(from)]).at(port.peer);
-      const int channel = job_.channels.find(Direction::gradient, port.edge, from, id_);
-      for (Step step = std::max(range.first + first, end - job_.numbering.gradient_lag); step < end; ++step) {
-        job_.transport->expect(channel, step, job_.plan.training.mini_batch);
-        job_.transport->receive(channel, step);
+  const Direction direction_;
+  const std::vector<Port> ports_;
+};
+
+class Receive final : public MessageEnd {
+ public:
+  using MessageEnd::MessageEnd;
+
+  void prepare(const Operation& operation) override {
+    for (const Port& port : ports_)
+      state_.job.transport->expect(channel(operation, port), received_number(operation), operation.rows);
+  }
+
+  void run(Turn& turn) override {
+    for (const Port& port : ports_) {
+      at::Tensor tensor = receive(turn.operation, port);
+      if (is_gradient()) {
+        turn.gradients[port.tensor].push_back(std::move(tensor));
+      } else {
+        turn.inputs[port.tensor] = std::move(tensor);
       }
     }
   }
-}
 
-void Worker::send_outputs(const Operation& operation, model::Tensors outputs) {
-  send(operation, context_.direction, job_.channels.ports(operation.op.stage).outputs, std::move(outputs));
-}
-
-void Worker::send_gradients(const Operation& operation, model::Tensors gradients) {
-  send(operation, Direction::gradient, job_.channels.ports(operation.op.stage).input_gradients,
-       std::move(gradients));
-}
-
-void Worker::send(const Operation& operation, Direction direction, const std::vector<Port>& ports,
-                  model::Tensors tensors) {
-  for (const Port& port : ports) {
-    const bool stays = owner(direction, port.peer, operation) == id_;
-    outbox_.push_back(stays ? tensors[port.tensor] : tensors[port.tensor].detach());
-    if (!stays) leaving_.push_back(outbox_.back());
+ private:
+  int channel(const Operation& operation, const Port& port) const {
+    return state_.job.channels.find(direction_, port.edge, peer(operation, port), state_.id);
   }
-  tensors.clear();
-  profile::release_charges(leaving_);
-  leaving_.clear();
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    const WorkerId to = owner(direction, ports[i].peer, operation);
-    if (to == id_ && swapper_) {
-      shelf_.put({ports[i].edge, direction == Direction::gradient, number_of(operation)},
-                 std::move(outbox_[i]));
-      continue;
+  std::int64_t received_number(const Operation& operation) const {
+    return state_.number_of(operation) - (is_gradient() ? state_.job.numbering.gradient_lag : 0);
+  }
+
+  /// On this worker's device and charged to it from now on, whoever made it.
+  at::Tensor receive(const Operation& operation, const Port& port) {
+    const WorkerId from = peer(operation, port);
+    const at::Device& device = state_.device;
+    if (from == state_.id && shared_.swapping)
+      return shared_.swapping->take({port.edge, is_gradient(), state_.number_of(operation)}, port.tensor);
+    at::Tensor tensor = state_.job.transport->receive(channel(operation, port), received_number(operation));
+    if (from == state_.id) return tensor;
+    if (tensor.device() == device) return profile::received(profile::brought_to(device, tensor), state_.memory);
+    if (!device.is_cuda()) return profile::brought_to(device, std::move(tensor));
+    std::unique_ptr<profile::Arrivals>& arrivals = arrivals_[{from, port.edge}];
+    if (!arrivals) arrivals = profile::make_arrivals(device);
+    return profile::brought_to(*arrivals, tensor);
+  }
+
+  std::map<std::pair<WorkerId, int>, std::unique_ptr<profile::Arrivals>>
+      arrivals_;  ///< from other devices, by edge
+};
+
+/// All at once: what nobody here holds any longer is charged to its receivers alone.
+class Send final : public MessageEnd {
+ public:
+  using MessageEnd::MessageEnd;
+
+  void run(Turn& turn) override {
+    turn.end();
+    turn.inputs.clear();
+    for (const Port& port : ports_) {
+      const bool stays = peer(turn.operation, port) == state_.id;
+      outbox_.push_back(stays ? turn.outgoing[port.tensor] : turn.outgoing[port.tensor].detach());
+      if (!stays) leaving_.push_back(outbox_.back());
     }
-    const Bytes bytes(static_cast<std::int64_t>(outbox_[i].nbytes()));
-    const Time begin = Coordinator::Clock::now();
-    job_.transport->send(job_.channels.find(direction, ports[i].edge, id_, to), number_of(operation),
-                         std::move(outbox_[i]));
-    if (to == id_ || !context_.trains()) continue;
-    log_->current().sent.push_back({to, bytes, begin, Coordinator::Clock::now()});
+    turn.outgoing.clear();
+    turn.pass.outputs.clear();
+    profile::release_charges(leaving_);
+    leaving_.clear();
+    for (std::size_t i = 0; i < ports_.size(); ++i) send(turn.operation, ports_[i], std::move(outbox_[i]));
+    outbox_.clear();
   }
-  outbox_.clear();
-}
 
-std::map<StageId, std::vector<bool>> Worker::loads_for_updates() const {
-  std::map<StageId, std::vector<bool>> loads;
-  for (const plan::Op& op : job_.streams[index(id_)].body) {
-    if (op.kind == plan::OpKind::load) loads[op.stage].push_back(false);
-    if (op.kind == plan::OpKind::update) loads[op.stage].back() = true;
+ private:
+  void send(const Operation& operation, const Port& port, at::Tensor tensor) {
+    const WorkerId to = peer(operation, port);
+    if (to == state_.id && shared_.swapping)
+      return shared_.swapping->put({port.edge, is_gradient(), state_.number_of(operation)}, std::move(tensor));
+    const Bytes bytes(static_cast<std::int64_t>(tensor.nbytes()));
+    const WorkerState::Time begin = Coordinator::Clock::now();
+    state_.job.transport->send(state_.job.channels.find(direction_, port.edge, state_.id, to),
+                               state_.number_of(operation), std::move(tensor));
+    if (to == state_.id || !state_.trains()) return;
+    state_.log->current().sent.push_back({to, bytes, begin, Coordinator::Clock::now()});
   }
-  return loads;
+
+  std::vector<at::Tensor> outbox_, leaving_;  ///< within run(): all; those to others
+};
+
+/// Waiting for rows is not busy; cutting them is (DataFeed::fill).
+class Feed final : public WorkerAction {
+ public:
+  using WorkerAction::WorkerAction;
+  void run(Turn& turn) override { state_.feed->await(turn.operation); }
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_message(const Instruction& instruction, Shared& shared) {
+  if (instruction.kind == InstructionKind::receive) return std::make_unique<Receive>(instruction, shared);
+  if (instruction.kind == InstructionKind::send) return std::make_unique<Send>(instruction, shared);
+  return std::make_unique<Feed>(shared);
 }
 
-// Where the next operation needs the stage, the load takes what copying takes; else that goes on beside what
-// follows.
-void Worker::load(const Operation& operation, Stage& stage) {
-  const StageId id = operation.op.stage;
-  if (!context_.trains()) return swapper_->load(id, stage, trained_, Stage::Hold::weights);
-  std::size_t& next = next_load_[id];
-  const bool updates = loads_.at(id)[next];
-  next = (next + 1) % loads_.at(id).size();
-  job_.host->await(id, id_, operation.step);  // waiting is not busy
-  log_->begin(operation);
-  swapper_->load(id, stage, operation.step, updates ? Stage::Hold::training : Stage::Hold::weights);
-  if (next_op_ && next_op_->stage == id) swapper_->await(id);
-  end_operation();
-  note_bytes();
-  log_->close();
-}
-
-void Worker::write_back(StageId id, Stage& stage) {
-  const auto found = unwritten_.find(id);
-  if (found == unwritten_.end()) return;
-  swapper_->write_back(id, stage, found->second);
-  unwritten_.erase(found);
-}
-
-void Worker::evict(const Operation& operation, Stage& stage) {
-  const StageId id = operation.op.stage;
-  if (!context_.trains() || stage.held() != Stage::Hold::training)
-    return swapper_->evict(id, stage);  // weights that have not changed are dropped
-  log_->begin(operation);
-  write_back(id, stage);
-  swapper_->evict(id, stage);
-  end_operation();
-  note_bytes();
-  log_->close();
-}
-
-// Operations of a task that follow each other on one micro-batch hand over on the device.
-void Worker::make_ready(const Operation& operation) {
-  const std::optional<int> micro_batch =
-      plan::has_micro_batch(operation.op.kind) ? std::optional(operation.op.micro_batch) : std::nullopt;
-  const bool same = micro_batch && micro_batch == std::exchange(micro_batch_, micro_batch);
-  if (!same) {
-    micro_batch_ = micro_batch;
-    shelf_.to_host(swapper_->host());
+// A frame is as large as the others (check_frames).
+void drop_late_gradients(const WorkerState& state) {
+  Job& job = state.job;
+  const Step end = job.commands.end_of_range(state.id);
+  for (const auto& [id, stage] : state.stages) {
+    for (const Port& port : job.channels.ports(id).output_gradients) {
+      const WorkerId from = job.owners.of(port.peer, 0);
+      const int first = first_backwards(job.streams[index(from)]).at(port.peer);
+      const int channel = job.channels.find(Direction::gradient, port.edge, from, state.id);
+      for (Step step = std::max(state.range.first + first, end - job.numbering.gradient_lag); step < end;
+           ++step) {
+        job.transport->expect(channel, step, job.plan.training.mini_batch);
+        job.transport->receive(channel, step);
+      }
+    }
   }
-  const bool swap = operation.op.kind == plan::OpKind::load || operation.op.kind == plan::OpKind::evict;
-  if (!swap) swapper_->await(operation.op.stage);
-}
-
-void Worker::stash(const Operation& operation, const model::Tensors& inputs) {
-  HostStore::Tensors kept(inputs.size());
-  for (const Port& port : job_.channels.ports(operation.op.stage).inputs) {
-    const std::size_t i = port.tensor;
-    kept[i] = inputs_on_host_[i].defined() ? std::move(inputs_on_host_[i])
-                                           : copied_to_host(inputs[i], swapper_->host());
-  }
-  job_.host->stash(operation.op.stage, number_of(operation), std::move(kept));
-}
-
-model::Tensors Worker::unstash(const Operation& operation) {
-  const HostStore::Tensors stashed = job_.host->take(id_, operation.op.stage, number_of(operation));
-  model::Tensors inputs;
-  for (const at::Tensor& input : stashed)
-    inputs.push_back(input.defined() ? copied_to_device(input, device_) : at::Tensor());
-  return inputs;
-}
-
-bool Worker::hands_in(StageId stage) const {
-  const WorkerId first = job_.plan.stages[index(stage)].workers.front();
-  return (swapper_ ? home_of(job_.plan, stage, first) : first) == id_;
-}
-
-std::vector<Stage::LayerState> Worker::snapshot_of(StageId id, Stage& stage) {
-  if (!swapper_) return stage.snapshot();
-  const profile::ChargeMemory charged(memory_, job_.setup.devices[index(id_)].kind);
-  swapper_->load(id, stage, trained_, Stage::Hold::training);
-  swapper_->await(id);
-  std::vector<Stage::LayerState> layers;
-  {
-    const profile::ChargeMemory elsewhere{profile::MemoryAccount()};
-    layers = stage.snapshot();
-  }
-  swapper_->evict(id, stage);
-  return layers;
 }
 
 }  // namespace pp::run

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "libprofile/model/segment.h"
 #include "librun/stage/stage.h"
 #include "librun/transport/collectives.h"
+#include "librun/worker/worker_state.h"
 
 namespace pp::run {
 
@@ -39,6 +41,23 @@ class OverlappedSum final : public model::LayerObserver {
   std::vector<Slice> slices_;             ///< none: everybody gets the whole sum
   std::vector<FlatLayout::Bucket> left_;  ///< the next one last
   std::vector<std::unique_ptr<PendingSum>> begun_;
+};
+
+/// The sums of a worker's stages that are on their way, until their AR.
+class ReplicaSums {
+ public:
+  /// Whether the stage's sums begin beside its last backward of a step: where the plan counts on it, and other
+  /// ranks can go on with them meanwhile.
+  bool overlap(const WorkerState& state, StageId stage) const;
+  /// Who begins them as the layers of a backward are through; null: none begin.
+  model::LayerObserver* observer(WorkerState& state, const Operation& operation, Stage& stage);
+  /// As OverlappedSum::finish().
+  Seconds finish(WorkerState& state, const Operation& operation, Stage& stage);
+
+ private:
+  OverlappedSum& sum_of(WorkerState& state, const Operation& operation, Stage& stage);
+
+  std::map<StageId, OverlappedSum> sums_;
 };
 
 }  // namespace pp::run
