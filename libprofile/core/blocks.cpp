@@ -81,6 +81,7 @@ std::vector<Block> blocks_of(const ModelGraph& model) {
 }
 
 Profile with_checkpoints(Profile profile) {
+  for (Profile& other : profile.others) other = with_checkpoints(std::move(other));
   if (!profile.context.emplace("checkpoint", "blocks").second) return profile;
   const std::vector<Block> blocks = blocks_of(profile.model);
   if (blocks.empty()) {
