@@ -64,11 +64,12 @@ std::vector<std::string> row_cells(const plan::Comparison& row, Seconds ours, st
 }
 
 void compare(const CompareOptions& options, cli::Shell& shell) {
-  const Profile profile = cli::load(options.profile, parse_profile);
+  std::vector<PlanningCase> cases = load_profiles({options.profile});
+  place(cases, options.cluster);
+  const auto& [file, profile, hash, cluster, runs, calibration] = cases.front();
   plan::PlanRequest request = to_request(options.request, profile);
   SearchClock clock("comparing", options.request.time_limit, shell);
   request.observer = clock.observer();
-  const Cluster cluster = load_cluster(options.cluster, profile);
   const auto rows = plan::compare_strategies(profile, cluster, request);
   warn_about(profile, cluster);
   const auto* best = std::get_if<plan::Plan>(&rows.front().result);

@@ -87,6 +87,7 @@ void make_peer_plan(const MakeOptions& options, const plan::PeerOptions& peer, c
        {std::pair{"--calibrate", !options.reports.empty()},
         std::pair{"--write-alternatives", !options.alternatives.empty()},
         std::pair{"--for", options.trainer.has_value()},
+        std::pair{"--profile-of", !options.cluster.profile_of.empty()},
         std::pair{"--price-per-hour, --tokens, --samples", options.budget != plan::TrainingBudget{}}}) {
     if (given)
       throw Error(ErrorKind::usage,

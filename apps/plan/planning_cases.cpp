@@ -1,6 +1,7 @@
 #include "apps/plan/planning_cases.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "apps/cli/output.h"
@@ -24,9 +25,18 @@ std::string checkpoint_of(const Profile& profile) {
   return said == profile.context.end() ? "" : said->second;
 }
 
-/// Two profiles may compete: by their devices, or by what is recomputed, alone.
-void check_pair(const PlanningCase& a, const PlanningCase& b) {
-  const std::string both = cli::input_name(a.file) + " and " + cli::input_name(b.file);
+std::string both_of(const PlanningCase& a, const PlanningCase& b) {
+  return cli::input_name(a.file) + " and " + cli::input_name(b.file);
+}
+
+bool same_degrees(const Profile& a, const Profile& b) {
+  return a.tensor_degree == b.tensor_degree && a.context_parallel.degree == b.context_parallel.degree &&
+         a.expert_parallel.degree == b.expert_parallel.degree;
+}
+
+/// Of one model in one type.
+void check_same_model(const PlanningCase& a, const PlanningCase& b) {
+  const std::string both = both_of(a, b);
   if (a.profile.model_hash != b.profile.model_hash) {
     refuse(both + " profile different models (\"" + a.profile.model.name + "\", \"" + b.profile.model.name +
            "\"); profile one model on devices of each size");
@@ -43,9 +53,13 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     refuse(both + " were not both profiled under the same autocast; profile both with the same --autocast");
   if (a.profile.products != b.profile.products)
     refuse(both + " profile products of different types; estimate both with the same --dtype");
-  const bool other_degree = a.profile.tensor_degree != b.profile.tensor_degree ||
-                            a.profile.context_parallel.degree != b.profile.context_parallel.degree ||
-                            a.profile.expert_parallel.degree != b.profile.expert_parallel.degree;
+}
+
+/// Two profiles may compete: by their devices, or by what is recomputed, alone.
+void check_pair(const PlanningCase& a, const PlanningCase& b) {
+  check_same_model(a, b);
+  const std::string both = both_of(a, b);
+  const bool other_degree = !same_degrees(a.profile, b.profile);
   const bool recomputed = checkpoint_of(a.profile) != checkpoint_of(b.profile);
   if ((other_degree || recomputed) && a.profile.device.cores_per_device == b.profile.device.cores_per_device)
     return;
@@ -67,6 +81,65 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
            "in one "
            "of these: "
            "give one alone");
+  }
+}
+
+/// The machine of one profile may have devices with times of the other.
+void check_kind(const PlanningCase& a, const PlanningCase& b) {
+  check_same_model(a, b);
+  const std::string both = both_of(a, b);
+  if (a.profile.micro_batch_sizes != b.profile.micro_batch_sizes)
+    refuse(both + " have other micro-batch sizes; profile both with the same --micro-batch-sizes");
+  if (!same_degrees(a.profile, b.profile))
+    refuse(both + " are of other tensor, context or expert degrees; profile both with the same");
+  if (checkpoint_of(a.profile) != checkpoint_of(b.profile))
+    refuse(both + " assume other checkpoints; estimate both with the same --checkpoint");
+}
+
+/// Devices whose model has all words of the name.
+void set_kind(Cluster& cluster, const std::string& name, int kind) {
+  std::set<std::string> models;
+  bool any = false;
+  for (Device& device : cluster.devices) {
+    models.insert(device.model.empty() ? "no model" : device.model);
+    if (device.model.empty() || !names_model(device.model, name)) continue;
+    if (device.profile != 0)
+      refuse("--profile-of " + name + ": device " + std::to_string(number(device.id)) + ", " + device.model +
+             ", has a profile already; name it once");
+    device.profile = kind;
+    any = true;
+  }
+  if (any) return;
+  std::string list;
+  for (const std::string& model : models) list += (list.empty() ? "" : ", ") + model;
+  throw Error(ErrorKind::usage, "--profile-of " + name +
+                                    ": no device of the cluster has that model, they have " + list +
+                                    "; give words of one, or write \"model\" into the cluster's file");
+}
+
+/// Reads --profile-of, and gives its devices their kinds.
+void take_kinds(PlanningCase& one, Cluster& machine, const std::vector<std::string>& entries) {
+  one.profile.others.clear();
+  for (const std::string& entry : entries) {
+    const std::size_t sign = entry.find('=');
+    if (sign == 0 || sign == std::string::npos || sign + 1 == entry.size())
+      refuse("--profile-of " + entry + ": give NAME=FILE, such as h100=h100.json");
+    const std::string file = entry.substr(sign + 1);
+    const PlanningCase other{file, cli::load(file, parse_profile), {}, {}, {}, {}};
+    check_kind(one, other);
+    one.profile.others.push_back(other.profile);
+    set_kind(machine, entry.substr(0, sign), static_cast<int>(one.profile.others.size()));
+  }
+}
+
+/// Devices that compute every layer together have one kind.
+void check_groups(const Cluster& machine, const Cluster& grouped) {
+  const std::size_t degree = machine.devices.size() / grouped.devices.size();
+  for (std::size_t d = 0; d < machine.devices.size(); ++d) {
+    if (machine.devices[d].profile == grouped.devices[d / degree].profile) continue;
+    refuse("--profile-of: device " + std::to_string(d) +
+           " is in one group with another kind of device; order " + "the cluster's devices so that groups of " +
+           std::to_string(degree) + " are of one kind");
   }
 }
 
@@ -111,6 +184,7 @@ void calibrate(std::vector<PlanningCase>& cases, const std::vector<std::string>&
   }
   for (PlanningCase& one : cases) {
     if (one.runs.empty()) continue;
+    if (!one.profile.others.empty()) refuse("--calibrate corrects one profile; leave it out, or --profile-of");
     one.calibration = plan::calibration_of(one.profile, one.runs);
     one.profile = plan::corrected(one.profile, *one.calibration);
     one.cluster = plan::corrected(one.cluster, *one.calibration);
@@ -132,11 +206,15 @@ std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files) {
 void place(std::vector<PlanningCase>& cases, const ClusterOptions& options) {
   const auto smallest = std::ranges::min_element(
       cases, {}, [](const PlanningCase& one) { return one.profile.device.cores_per_device; });
-  const Cluster base = load_machine(options, smallest->profile);
+  Cluster base = load_machine(options, smallest->profile);
+  if (!options.profile_of.empty() && cases.size() > 1)
+    refuse("--profile-of: " + both_of(cases[0], cases[1]) + " compete; give one of them alone");
+  take_kinds(cases.front(), base, options.profile_of);
   const int cores = smallest->profile.device.cores_per_device;
   for (PlanningCase& one : cases) {
     one.cluster = with_context(cli::input_name(one.file),
                                [&] { return machine_of(base, one.profile, cores, cases.size() > 1); });
+    if (!options.profile_of.empty()) check_groups(base, one.cluster);
   }
 }
 

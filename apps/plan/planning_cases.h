@@ -29,8 +29,8 @@ struct PlanningCase {
 std::vector<PlanningCase> load_profiles(const std::vector<std::string>& files);
 
 /// Each profile is planned on the cluster in devices of its own number of cores (with_devices_of()), or in its
-/// tensor groups (with_groups()): devices that leave their cores open have the fewest of all. Throws
-/// pp::Error (usage) that names the file.
+/// tensor groups (with_groups()): devices that leave their cores open have the fewest of all. Loads the
+/// profiles of --profile-of. Throws pp::Error (usage) that names the file.
 void place(std::vector<PlanningCase>& cases, const ClusterOptions& options);
 
 /// Corrects each profile and its machine by the reports (pp.report) of runs; of several profiles by those whose

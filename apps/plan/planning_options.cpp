@@ -51,6 +51,13 @@ void add_machine_options(const cli::Command& command, ClusterOptions& options, c
                      "profiled device's");
   for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
     option.excludes(file).group("Machine");
+  command
+      .add_option("--profile-of", options.profile_of,
+                  "devices whose \"model\" in the cluster's file has this name take their times from this "
+                  "profile of the same model: h100=h100.json,l40s=l40s.json; all others from PROFILE")
+      .delimiter(',')
+      .type_name("NAME=FILE,..")
+      .group("Machine");
   nodes.excludes(devices).group("Machine");
   file.group("Machine");
 }
@@ -163,6 +170,8 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }  // namespace
 
 Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
+  if (!options.profile_of.empty())
+    throw Error(ErrorKind::usage, "--profile-of: stage times are of one profile; leave it out");
   const Cluster machine = with_groups(load_machine(options, profile), group_size(profile));
   return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
 }

@@ -19,8 +19,9 @@ struct ClusterOptions {
   BytesPerSecond bandwidth{0};
   std::string levels;  ///< --levels, in place of both
   Seconds latency{};
-  Bytes memory{0};  ///< of each device; 0: that of the profile's device
-  int nodes = 0;    ///< copies of the first node; 0: as many as there are
+  Bytes memory{0};                      ///< of each device; 0: that of the profile's device
+  int nodes = 0;                        ///< copies of the first node; 0: as many as there are
+  std::vector<std::string> profile_of;  ///< NAME=FILE
   bool operator==(const ClusterOptions&) const = default;
 };
 

@@ -147,11 +147,12 @@ void warn_about(std::span<const PlanningCase> cases) {
 
 void warn_about(const Profile& profile, const Cluster& cluster) {
   const auto other = std::ranges::find_if(cluster.devices, [&](const Device& device) {
-    return device.speed == 1 && !names_model(profile.device.name, device.model);
+    const std::string& profiled = profile.of_kind(device.profile).device.name;
+    return device.speed == 1 && !profiled.empty() && !names_model(profiled, device.model);
   });
-  if (other == cluster.devices.end() || profile.device.name.empty()) return;
-  cli::warn("the profile's times are of " + cli::shown(profile.device.name) + ", the cluster has " +
-            cli::shown(other->model) +
+  if (other == cluster.devices.end()) return;
+  cli::warn("the profile's times are of " + cli::shown(profile.of_kind(other->profile).device.name) +
+            ", the cluster has " + cli::shown(other->model) +
             ": only its links and memory count; profile such a device, or estimate " +
             "its times with pp-profile estimate --device-spec");
 }

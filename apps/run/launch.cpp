@@ -109,7 +109,7 @@ KeptLaunch kept(const LaunchedOptions& options, const Job& job) {
     return kept;
   }
   kept.planning.profile = cli::load(options.profile, parse_profile);
-  with_context(options.profile, [&] { plan::require_profile(job.plan, *kept.planning.profile); });
+  with_context(options.profile, [&] { plan::require_whole_profile(job.plan, *kept.planning.profile); });
   return kept;
 }
 

@@ -176,7 +176,7 @@ struct Start {
 BalanceJob load_balance(const TrainOptions& options) {
   plan::Plan plan = load(options.files);
   Profile profile = cli::load(options.profile, parse_profile);
-  with_context(options.profile, [&] { plan::require_profile(plan, profile); });
+  with_context(options.profile, [&] { plan::require_whole_profile(plan, profile); });
   return {.first = std::move(plan),
           .file = options.files.plan,
           .profile = std::move(profile),

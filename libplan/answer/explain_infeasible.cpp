@@ -129,9 +129,10 @@ BestAttempt best_attempt(const Problem& problem) {
   return best;
 }
 
-std::int64_t largest_limit(const Cluster& cluster, const PlanRequest& request) {
+std::int64_t largest_limit(const Problem& problem) {
   std::int64_t limit = 0;
-  for (const DeviceSet& set : device_sets(cluster, request)) limit = std::max(limit, set.limit.bytes);
+  for (const DeviceSet& set : device_sets(problem.cluster, problem.request, kind_rates(problem.profile)))
+    limit = std::max(limit, set.limit.bytes);
   return limit;
 }
 
@@ -242,8 +243,8 @@ Infeasible short_worker(std::string_view schedule, std::int64_t needed, std::int
 Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
                               const NoPlan& attempt) {
   const PlanGraph graph = planned_graph(profile, request);
-  const std::int64_t limit = largest_limit(cluster, request);
   const Problem problem{profile, cluster, graph, request};
+  const std::int64_t limit = largest_limit(problem);
   const BestAttempt best = best_attempt(problem);
   if (best.stopped && best.limit == kNoBytes) refuse_unfinished();
   std::int64_t placed = attempt.short_by ? limit + attempt.short_by->value : kNoBytes;

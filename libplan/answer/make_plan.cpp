@@ -116,7 +116,7 @@ PlanRequest request_of(const Plan& plan) {
 
 std::variant<Plan, Infeasible> plan_again(const Plan& before, const Profile& profile, const Cluster& left,
                                           const PlanRequest& request) {
-  require_profile(before, profile);
+  require_whole_profile(before, profile);
   const Profile times = before.calibration ? corrected(profile, *before.calibration) : profile;
   const auto complete = [&](Plan& plan, const PlanRequest& answered) {
     add_expected_step(plan, times, answered);

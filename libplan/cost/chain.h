@@ -96,6 +96,8 @@ struct Chain {
   OperationCost fixed;  ///< of each stage's operations
   int profiled_devices = 1;
   int nodes = 1;  ///< that may hold stages
+  /// The same with the times of each kind of device (Device::profile); empty: all devices have those here.
+  std::vector<Chain> kinds = {};
   /// Of the loss, which the last position includes: no choice of layers runs it again or gives back what it
   /// saves.
   LayerSums loss;
@@ -104,6 +106,7 @@ struct Chain {
   std::vector<std::vector<std::int64_t>> reach;
 
   int size() const { return static_cast<int>(upto.size()) - 1; }  ///< N
+  const Chain& of_kind(int kind) const { return kinds.empty() ? *this : kinds[at(kind)]; }
   /// Of a stage, in O(1): for the searches.
   LayerSums between(int begin, int end) const { return before(end) - before(begin); }
   /// The same added up layer by layer, so that equal layers come to equal bits wherever they stand: what the

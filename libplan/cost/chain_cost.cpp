@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libplan/cost/constants.h"
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/index.h"
 
@@ -37,13 +38,29 @@ ChainCost::ChainCost(const Chain& chain, const LoadOptions& options, std::shared
       sharded_(in_flight.sharded),
       unit_(is_bound() ? options.micro_batches.least_time() : 1),
       least_in_(least_of(chain.least_in)),
-      least_out_(least_of(chain.least_out)),
-      least_slowness_(seats_->least_slowness()) {
+      least_out_(least_of(chain.least_out)) {
   // The last micro-batch, whose backward hides an all-reduce, may be the largest.
   if (is_bound()) options_.all_reduce_overlap *= options_.micro_batches.most_time() / unit_;
   for (std::size_t i = 0; i < seats_->all.size(); ++i) {
     const int replicas = static_cast<int>(i) % seats_->devices + 1;
     places_.push_back(make_place(seats_->all[i], replicas, in_flight));
+  }
+  set_least();
+}
+
+void ChainCost::set_least() {
+  least_slowness_ = kInfinity;
+  std::vector<Runner> singles;
+  for (int first = 0; first < (seats_->uniform ? 1 : seats_->devices); ++first) {
+    singles.push_back(place({first, 1}).slowest);
+    least_slowness_ = std::min(least_slowness_, singles.back().slowness);
+  }
+  if (seats_->uniform || chain_.kinds.empty() || options_.kind != LoadKind::step) return;
+  least_compute_.assign(1, 0);
+  for (int p = 0; p < chain_.size(); ++p) {
+    double least = kInfinity;
+    for (const Runner& one : singles) least = std::min(least, one.slowness * one.chain->compute(p, p + 1));
+    least_compute_.push_back(least_compute_.back() + least);
   }
 }
 
@@ -55,7 +72,7 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   const MemoryLimit& limit = seat.limit;
   const Key key(limit.bytes, limit.in, limit.out);
   const StageMemory& memory = memories_.try_emplace(key, chain_, in_flight, limit).first->second;
-  Place place{.seat = &seat, .slowness = seat.slowness, .limited = memory.limited(), .memory = &memory};
+  Place place{.seat = &seat, .limited = memory.limited(), .memory = &memory};
   if (!is_served(in_flight.policy)) place.all_reduce = seat.all_reduce;
   if (has_server(in_flight.policy)) place.server = seat.server;
   place.asks_devices = asks_devices(seat.in.link) || asks_devices(seat.out.link);
@@ -67,9 +84,23 @@ ChainCost::Place ChainCost::make_place(const Seat& seat, int replicas, const InF
   place.messages = options_.micro_batches.turns(replicas, &MicroBatches::bytes) / place.turns;
   place.in = load_per_byte(seat, seat.in, replicas);
   place.out = load_per_byte(seat, seat.out, replicas);
-  if (in_flight.recompute != RecomputeMode::never)
-    place.again = &again_.try_emplace(key, chain_, memory).first->second;
+  add_runners(place, memory);
   return place;
+}
+
+void ChainCost::add_runners(Place& place, const StageMemory& memory) {
+  const auto takes = [](const Runner& one) { return one.slowness * one.chain->compute(0, one.chain->size()); };
+  for (const auto& [kind, slowness] : place.seat->kinds) {
+    Runner runner{seats_->uniform ? &chain_ : &chain_.of_kind(kind), slowness};
+    if (memory.in_flight().recompute != RecomputeMode::never)
+      runner.again = &again_.try_emplace({&memory, runner.chain}, *runner.chain, memory).first->second;
+    if (place.slowest.chain == nullptr) {
+      place.slowest = runner;
+      continue;
+    }
+    if (takes(runner) > takes(place.slowest)) std::swap(runner, place.slowest);
+    place.others.push_back(runner);
+  }
 }
 
 /// Of what crosses a gate for each micro-batch.
@@ -99,12 +130,19 @@ double ChainCost::stage(int begin, int end, DeviceSpan span) const {
 }
 
 double ChainCost::own_load(int begin, int end, int replicas, const Place& on) const {
-  const PassTimes passes = chain_.passes(begin, end, chain_.crowding(begin, end, replicas));
+  double load = own_load(begin, end, replicas, on, on.slowest);
+  for (const Runner& runner : on.others) load = std::max(load, own_load(begin, end, replicas, on, runner));
+  return load;
+}
+
+double ChainCost::own_load(int begin, int end, int replicas, const Place& on, const Runner& runner) const {
+  const Chain& chain = *runner.chain;
+  const PassTimes passes = chain.passes(begin, end, chain.crowding(begin, end, replicas));
   LoadTerms terms{.forward = passes.forward,
                   .backward = passes.backward,
-                  .update = chain_.stage_update(begin, end, sharded_ ? replicas : 0),
-                  .fixed = chain_.fixed,
-                  .slowness = on.slowness,
+                  .update = chain.stage_update(begin, end, sharded_ ? replicas : 0),
+                  .fixed = chain.fixed,
+                  .slowness = runner.slowness,
                   .turns = on.turns,
                   .replicas = replicas};
   const auto add = [&](const OperationCost& messages) {
@@ -112,21 +150,20 @@ double ChainCost::own_load(int begin, int end, int replicas, const Place& on) co
     terms.messages.backward += on.messages * messages.backward;
   };
   if (begin > 0) add(on.least_received);
-  if (end < chain_.size()) add(on.least_sent);
-  if (on.again != nullptr) {
+  if (end < chain.size()) add(on.least_sent);
+  if (runner.again != nullptr) {
     const double largest = options_.micro_batches.most_time() / unit_;
-    const double seconds = on.again->seconds(begin, end, replicas);
-    terms.again = on.again->again(on.turns, largest) * seconds;
-    terms.again_later = on.again->again(std::max(0.0, on.turns - largest), largest) * seconds;
+    const double seconds = runner.again->seconds(begin, end, replicas);
+    terms.again = runner.again->again(on.turns, largest) * seconds;
+    terms.again_later = runner.again->again(std::max(0.0, on.turns - largest), largest) * seconds;
   }
-  if (!on.all_reduce.empty())
-    terms.all_reduce = cheapest(on.all_reduce, chain_.reduction(begin, end, sharded_));
+  if (!on.all_reduce.empty()) terms.all_reduce = cheapest(on.all_reduce, chain.reduction(begin, end, sharded_));
   if (on.server)
-    terms.all_reduce = server_wait(terms, *on.server, static_cast<double>(chain_.trained(begin, end)));
+    terms.all_reduce = server_wait(terms, *on.server, static_cast<double>(chain.trained(begin, end)));
   if (options_.kind == LoadKind::step_bound) {
     terms.awaited = terms.backward;
-    terms.reach = chain_.way(0, end);
-    terms.whole = chain_.way(0, chain_.size());
+    terms.reach = chain.way(0, end);
+    terms.whole = chain.way(0, chain.size());
   }
   const double overlap = on.server ? 0 : options_.all_reduce_overlap;
   return stage_load(options_.kind, terms, all_time(), overlap);
@@ -143,20 +180,22 @@ double ChainCost::server_wait(const LoadTerms& terms, const ServerWays& ways, do
 }
 
 double ChainCost::message_load(int boundary, int replicas, const Place& on, CutSide side) const {
+  const Runner& runner = on.slowest;
+  const Chain& chain = *runner.chain;
   const bool in = side == CutSide::in;
   const int begin = in ? boundary : boundary - 1, end = begin + 1;
-  const Exchange& least = (in ? chain_.least_in : chain_.least_out)[at(boundary)];
-  const PassTimes times = chain_.passes(begin, end, {0, 0});
+  const Exchange& least = (in ? chain.least_in : chain.least_out)[at(boundary)];
+  const PassTimes times = chain.passes(begin, end, {0, 0});
   LoadTerms terms{.forward = times.forward,
                   .backward = times.backward,
-                  .fixed = chain_.fixed,
+                  .fixed = chain.fixed,
                   .messages = handling(least, in ? on.seat->in.link : on.seat->out.link),
-                  .slowness = on.slowness,
+                  .slowness = runner.slowness,
                   .turns = on.turns,
                   .replicas = replicas};
   terms.awaited = terms.backward;
-  terms.reach = chain_.way(0, end);
-  terms.whole = chain_.way(0, chain_.size());
+  terms.reach = chain.way(0, end);
+  terms.whole = chain.way(0, chain.size());
   terms.messages.forward *= on.messages;
   terms.messages.backward *= on.messages;
   return stage_load(options_.kind, terms, all_time(), 0);
@@ -188,8 +227,8 @@ bool ChainCost::is_dominated(int replicas) const {
   const bool counts_turns = options_.kind == LoadKind::step || options_.kind == LoadKind::step_bound;
   if (!seats_->uniform || !counts_turns || replicas < 2 || sharded_) return false;
   const Place &fewer = place({0, replicas - 1}), &more = place({0, replicas});
-  if (fewer.turns != more.turns || fewer.slowness > more.slowness || fewer.limited || more.limited)
-    return false;
+  if (fewer.turns != more.turns || fewer.limited || more.limited) return false;
+  if (fewer.slowest.slowness > more.slowest.slowness) return false;
   if (fewer.in > more.in || fewer.out > more.out || fewer.messages > more.messages) return false;
   const auto undercut = [&](const AllReduceForm& form) {
     return std::ranges::any_of(fewer.all_reduce,
@@ -208,26 +247,30 @@ bool ChainCost::may_fall(int replicas) const {
 
 double ChainCost::base() const {
   if (options_.kind != LoadKind::step) return 0;
-  return chain_.stage_compute(0, chain_.size()) * least_slowness_;
+  return least_compute_.empty() ? chain_.stage_compute(0, chain_.size()) * least_slowness_
+                                : least_compute_.back();
 }
 
 double ChainCost::passage(int boundary, DeviceSpan span) const {
   if (options_.kind != LoadKind::step || seats_->uniform) return 0;
+  const auto& [chain, slowness, again] = place(span).slowest;
   const bool whole = boundary == chain_.size();  // with the last stage's fixed costs; fill() has the others'
-  const double compute = whole ? chain_.stage_compute(0, boundary) : chain_.compute(0, boundary);
-  return compute * (place(span).seat->slowness - least_slowness_);
+  const double compute = whole ? chain->stage_compute(0, boundary) : chain->compute(0, boundary);
+  return least_compute_.empty() ? compute * (slowness - least_slowness_)
+                                : compute * slowness - least_compute_[at(boundary)];
 }
 
 double ChainCost::fill(int boundary, DeviceSpan span) const {
   if (options_.kind != LoadKind::step) return 0;
   const auto k = at(boundary);
   const Seat& seat = *place(span).seat;
+  const Runner& slowest = place(span).slowest;
   const Exchange tensors{chain_.cut_activation[k], chain_.cut_gradient[k], chain_.cut_activations[k],
                          chain_.cut_gradients[k]};
   const OperationCost handled = handling(tensors, seat.out.link);
   return std::max(transfer_time(tensors.activation, tensors.activations, seat.out.link), 2 * handled.forward) +
          std::max(transfer_time(tensors.gradient, tensors.gradients, seat.out.link), 2 * handled.backward) +
-         (chain_.fixed.forward + chain_.fixed.backward) * seat.slowness;
+         (slowest.chain->fixed.forward + slowest.chain->fixed.backward) * slowest.slowness;
 }
 
 int ChainCost::demand(DeviceSpan span, const Behind& behind) const {

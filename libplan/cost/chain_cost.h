@@ -58,12 +58,19 @@ class ChainCost final : public StageCost, public ExactMemory {
   bool fits(const Partition& partition) const override;
 
  private:
+  /// Devices of one kind.
+  struct Runner {
+    const Chain* chain = nullptr;
+    double slowness = 1;
+    const RecomputeTime* again = nullptr;  ///< null: nothing runs again
+  };
   /// A seat and what follows from it, by Seats::index().
   struct Place {
     const Seat* seat = nullptr;
-    std::span<const AllReduceForm> all_reduce{};  ///< empty: a parameter server joins the gradients
-    std::optional<ServerWays> server{};           ///< none: none does, or all share its memory
-    double slowness = 1;
+    Runner slowest{};                              ///< for the whole model
+    std::vector<Runner> others{};                  ///< of further kinds
+    std::span<const AllReduceForm> all_reduce{};   ///< empty: a parameter server joins the gradients
+    std::optional<ServerWays> server{};            ///< none: none does, or all share its memory
     double turns = 1;                              ///< micro-batches of the busiest replica, as the chain's
     double messages = 1;                           ///< what they exchange in proportion to that
     double in = 0, out = 0;                        ///< load of a cut per byte of a micro-batch that crosses it
@@ -71,17 +78,20 @@ class ChainCost final : public StageCost, public ExactMemory {
     OperationCost least_received{}, least_sent{};  ///< what they cost at least, wherever it begins and ends
     bool limited = false;                          ///< something may not fit
     const StageMemory* memory = nullptr;
-    const RecomputeTime* again = nullptr;  ///< null: nothing runs again
   };
   const Place& place(DeviceSpan span) const { return places_[seats_->index(span)]; }
   Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
   double load_per_byte(const Seat& seat, const Gate& gate, int replicas) const;
-  /// Of a stage, with the least that messages cost it.
+  void add_runners(Place& place, const StageMemory& memory);
+  /// Of a stage, with the least that messages cost it: on its slowest devices.
   double own_load(int begin, int end, int replicas, const Place& on) const;
+  double own_load(int begin, int end, int replicas, const Place& on, const Runner& runner) const;
   /// Seconds per update of a replica around a parameter server.
   double server_wait(const LoadTerms& terms, const ServerWays& ways, double bytes) const;
   /// What any stage at that side of the boundary has to do for its messages there and for the layer next to it.
   double message_load(int boundary, int replicas, const Place& on, CutSide side) const;
+  /// Of least_slowness_ and least_compute_.
+  void set_least();
 
   bool is_bound() const;
   /// Of all micro-batches, as the chain's.
@@ -94,10 +104,13 @@ class ChainCost final : public StageCost, public ExactMemory {
   double unit_;                    ///< time of the chain's micro-batch, relative to the largest
   Exchange least_in_, least_out_;  ///< over all inner boundaries
   double least_slowness_ = 1;
+  /// Of the layers in front of each boundary, each on the device that takes least for it; empty: all devices
+  /// are of one kind.
+  std::vector<double> least_compute_;
   std::vector<Place> places_;
   using Key = std::tuple<std::int64_t, HandOver, HandOver>;
   std::map<Key, StageMemory> memories_;  ///< by the bytes of the smallest device, and how it hands over
-  std::map<Key, RecomputeTime> again_;
+  std::map<std::pair<const StageMemory*, const Chain*>, RecomputeTime> again_;
 };
 
 }  // namespace pp::plan

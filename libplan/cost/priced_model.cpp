@@ -1,6 +1,9 @@
 #include "libplan/cost/priced_model.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
 
 #include "libprofile/core/profile.h"
 
@@ -37,6 +40,47 @@ double bytes_ratio(std::span<const LayerPrice> small, std::span<const LayerPrice
   return any ? std::min(1.0, most) : 1;
 }
 
+std::array<double*, 16> all_times(LayerPrice& price) {
+  std::array<double*, 16> times{&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient};
+  auto next = times.begin() + 4;
+  for (PassTimes* extra : {&price.crowded, &price.beside, &price.first}) {
+    for (double* time : {&extra->forward, &extra->backward, &extra->input_gradient, &extra->weight_gradient})
+      *next++ = time;
+  }
+  return times;
+}
+
+std::vector<double*> all_times(KindCost& cost) {
+  std::vector<double*> times;
+  const auto add = [&](LayerPrice& price) {
+    for (double* time : all_times(price)) times.push_back(time);
+  };
+  std::ranges::for_each(cost.model.layers, add);
+  add(cost.model.loss);
+  for (double* time :
+       {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
+        &cost.optimizer.update_fixed, &cost.optimizer.sum_per_byte, &cost.optimizer.expert_sum_per_byte})
+    times.push_back(time);
+  return times;
+}
+
+template <class Pick>
+KindCost mixed(KindCost a, KindCost b, const Pick& pick) {
+  const std::vector<double*> times = all_times(a), others = all_times(b);
+  for (std::size_t i = 0; i < times.size(); ++i) *times[i] = pick(*times[i], *others[i]);
+  a.optimizer.new_version = pick(a.optimizer.new_version, b.optimizer.new_version);
+  a.model.profiled_devices = pick(a.model.profiled_devices, b.model.profiled_devices);
+  return a;
+}
+
+/// Tensors are the same on all kinds of devices, up to what their kernels keep.
+void take_larger_bytes(LayerPrice& price, const LayerPrice& other) {
+  for (const auto bytes :
+       {&LayerPrice::output, &LayerPrice::saved, &LayerPrice::saved_input, &LayerPrice::workspace})
+    price.*bytes = std::max(price.*bytes, other.*bytes);
+  price.waiting = price.waiting && other.waiting ? std::max(price.waiting, other.waiting) : std::nullopt;
+}
+
 /// The measured optimizer whose update is the nearest: adagrad's kernel moves as many bytes as that of sgd with
 /// momentum; rmsprop has no kernel of its own and makes more passes.
 OptimizerName stand_in(OptimizerName optimizer) {
@@ -69,19 +113,53 @@ OptimizerCost with_master(OptimizerCost cost, double size, bool half_gradients) 
 PricedModel never_falling(PricedModel model) {
   for (LayerPrice& layer : model.layers) layer = never_falling(layer);
   model.loss = never_falling(model.loss);
+  for (PricedModel& other : model.others) other = never_falling(std::move(other));
   return model;
 }
 
 void scale_times(LayerPrice& price, double factor) {
-  for (double* time : {&price.forward, &price.backward, &price.input_gradient, &price.weight_gradient})
-    *time *= factor;
-  for (PassTimes* extra : {&price.crowded, &price.beside, &price.first}) {
-    for (double* time : {&extra->forward, &extra->backward, &extra->input_gradient, &extra->weight_gradient})
-      *time *= factor;
-  }
+  for (double* time : all_times(price)) *time *= factor;
 }
 
-PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
+KindCost at_speed(KindCost cost, double speed) {
+  for (LayerPrice& layer : cost.model.layers) scale_times(layer, 1 / speed);
+  scale_times(cost.model.loss, 1 / speed);
+  for (double* time : {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
+                       &cost.optimizer.update_fixed})
+    *time /= speed;
+  return cost;
+}
+
+KindCost slower_of(KindCost a, KindCost b) {
+  return mixed(std::move(a), std::move(b), [](auto x, auto y) { return std::max(x, y); });
+}
+
+KindCost faster_of(KindCost a, KindCost b) {
+  return mixed(std::move(a), std::move(b), [](auto x, auto y) { return std::min(x, y); });
+}
+
+double least_slowness(KindCost cost, KindCost least) {
+  const std::vector<double*> times = all_times(cost), others = all_times(least);
+  double slowness = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < times.size(); ++i)
+    if (*others[i] > 0) slowness = std::min(slowness, *times[i] / *others[i]);
+  return slowness < std::numeric_limits<double>::infinity() ? slowness : 1;
+}
+
+std::vector<double> kind_rates(const Profile& profile) {
+  std::vector<double> rates{1};
+  if (profile.others.empty()) return rates;
+  const int size = static_cast<int>(profile.micro_batch_sizes.front());
+  const PricedModel model = price_model(profile, std::vector{size}, {true, true});
+  const double time = total_time(model.layers, model.loss);
+  for (const PricedModel& other : model.others) rates.push_back(time / total_time(other.layers, other.loss));
+  return rates;
+}
+
+namespace {
+
+/// Of one kind of device.
+PricedModel price_kind(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const int smallest = *std::min_element(sizes.begin(), sizes.end());
   PricedModel model{price_layers(profile, largest, options),
@@ -103,6 +181,25 @@ PricedModel price_model(const Profile& profile, std::span<const int> sizes, cons
   std::vector<LayerPrice> large = model.layers;
   large.push_back(model.loss);
   model.batch.bytes = bytes_ratio(small, large);
+  return model;
+}
+
+void take_larger(PricedModel& model, const PricedModel& other) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) take_larger_bytes(model.layers[l], other.layers[l]);
+  take_larger_bytes(model.loss, other.loss);
+  model.batch.time = std::max(model.batch.time, other.batch.time);
+  model.batch.bytes = std::max(model.batch.bytes, other.batch.bytes);
+}
+
+}  // namespace
+
+PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
+  PricedModel model = price_kind(profile, sizes, options);
+  for (const Profile& other : profile.others) model.others.push_back(price_kind(other, sizes, options));
+  for (const PricedModel& other : model.others) take_larger(model, other);
+  for (PricedModel& other : model.others) take_larger(other, model);
+  if (std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end()) return model;
+  const int largest = std::ranges::max(sizes);
   for (const int size : sizes) {
     model.scale.times.push_back(size == largest ? 1 : model.batch.time);
     model.scale.bytes.push_back(size == largest ? 1 : model.batch.bytes);
@@ -115,10 +212,14 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
   if (model.scale.empty()) return model;
   // The simulator scales all layers of a micro-batch by one factor, so the bound does too.
   const double factor = model.batch.least_time();
-  for (LayerPrice& layer : model.layers) scale_times(layer, factor);
-  scale_times(model.loss, factor);
-  model.fixed.forward *= factor;
-  model.fixed.backward *= factor;
+  const auto scale = [&](PricedModel& kind) {
+    for (LayerPrice& layer : kind.layers) scale_times(layer, factor);
+    scale_times(kind.loss, factor);
+    kind.fixed.forward *= factor;
+    kind.fixed.backward *= factor;
+  };
+  scale(model);
+  std::ranges::for_each(model.others, scale);
   return model;
 }
 
@@ -183,6 +284,14 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, st
   return precision == Precision::mixed
              ? with_master(cost, static_cast<double>(size_of(profile.dtype)), half_gradients)
              : cost;
+}
+
+std::vector<OptimizerCost> optimizer_costs(const Profile& profile, OptimizerName optimizer,
+                                           std::optional<double> state_ratio, Precision precision) {
+  std::vector<OptimizerCost> costs{optimizer_cost(profile, optimizer, state_ratio, precision)};
+  for (const Profile& other : profile.others)
+    costs.push_back(optimizer_cost(other, optimizer, state_ratio, precision));
+  return costs;
 }
 
 }  // namespace pp::plan

@@ -15,13 +15,16 @@
 namespace pp::plan {
 
 struct PricedModel {
-  std::vector<LayerPrice> layers;    ///< of the largest micro-batch
-  LayerPrice loss = {.waiting = 0};  ///< zero without a loss
-  std::vector<int> sizes;            ///< samples of each micro-batch
-  MicroBatchScale scale = {};        ///< relative to `layers`
-  MicroBatches batch = {};           ///< the same, in short
-  OperationCost fixed = {};          ///< zero where the profile has none
-  int profiled_devices = 1;          ///< that were busy at once
+  std::vector<LayerPrice> layers;        ///< of the largest micro-batch
+  LayerPrice loss = {.waiting = 0};      ///< zero without a loss
+  std::vector<int> sizes;                ///< samples of each micro-batch
+  MicroBatchScale scale = {};            ///< relative to `layers`
+  MicroBatches batch = {};               ///< the same, in short
+  OperationCost fixed = {};              ///< zero where the profile has none
+  int profiled_devices = 1;              ///< that were busy at once
+  std::vector<PricedModel> others = {};  ///< of Profile::others: the same but for times
+
+  const PricedModel& of_kind(int kind) const { return kind == 0 ? *this : others[at(kind - 1)]; }
 };
 
 /// Of every layer and the loss what never_falling() says.
@@ -30,8 +33,25 @@ PricedModel never_falling(PricedModel model);
 /// Multiplies every time of the price.
 void scale_times(LayerPrice& price, double factor);
 
+/// What devices of one kind take for a model and its updates; or what no device of several kinds takes longer
+/// than, or less than, for any of it.
+struct KindCost {
+  PricedModel model;
+  OptimizerCost optimizer;
+};
+/// On a device `speed` times as fast.
+KindCost at_speed(KindCost cost, double speed);
+/// Of every time the larger one, or the smaller one.
+KindCost slower_of(KindCost a, KindCost b);
+KindCost faster_of(KindCost a, KindCost b);
+/// How many times as long as `least` it takes for anything, at least.
+double least_slowness(KindCost cost, KindCost least);
+/// How fast the kinds of devices are for the whole model, relative to the first.
+std::vector<double> kind_rates(const Profile& profile);
+
 /// Unequal micro-batches are priced at their own size: their times as the whole model's compare, their bytes by
-/// the layer that keeps or sends most of its share. Throws pp::Error (usage) as price_layer() does.
+/// the layer that keeps or sends most of its share. Where kinds of devices differ in bytes, or in how unequal
+/// micro-batches compare, the larger figure counts for all. Throws pp::Error (usage) as price_layer() does.
 PricedModel price_model(const Profile& profile, std::span<const int> sizes, const CurveOptions& options);
 
 /// The same with the times of the cheapest micro-batch: what a bound may count for every one.
@@ -57,5 +77,8 @@ const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName
 /// more bytes.
 OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, std::optional<double> state_ratio,
                              Precision precision);
+/// The same by kind of device (Profile::of_kind()).
+std::vector<OptimizerCost> optimizer_costs(const Profile& profile, OptimizerName optimizer,
+                                           std::optional<double> state_ratio, Precision precision);
 
 }  // namespace pp::plan

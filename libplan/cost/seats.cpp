@@ -39,12 +39,16 @@ class ListedSeats {
 
   Seat make(DeviceSpan span) const {
     const auto positions = devices_.positions.subspan(at(span.first), at(span.count));
-    Seat seat{.slowness = 0,
+    Seat seat{.kinds = {},
               .all_reduce = all_reduce_forms(devices_.cluster, positions),
               .server = server_ways(devices_.cluster, positions),
               .limit = limit(span)};
-    for (const int position : positions)
-      seat.slowness = std::max(seat.slowness, speed_ / devices_.cluster.devices[at(position)].speed);
+    for (const int position : positions) {
+      const Device& device = devices_.cluster.devices[at(position)];
+      auto kind = std::ranges::find(seat.kinds, device.profile, &KindSeat::kind);
+      if (kind == seat.kinds.end()) kind = seat.kinds.insert(kind, {device.profile, 0});
+      kind->slowness = std::max(kind->slowness, speed_ / device.speed);
+    }
     const CardUse use = card_use(cards_, positions);
     seat.per_card = use.most;
     seat.even = use.even;
@@ -89,13 +93,6 @@ class ListedSeats {
 
 }  // namespace
 
-double Seats::least_slowness() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (int first = 0; first < (uniform ? 1 : devices); ++first)
-    least = std::min(least, at(DeviceSpan{first, 1}).slowness);
-  return least;
-}
-
 Seats equal_seats(int devices, const Links& links, const MemoryLimit& limit, const Cluster* least) {
   Seats seats{.devices = devices};
   for (int q = 1; q <= devices; ++q) {
@@ -136,16 +133,14 @@ Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t con
   return seats;
 }
 
-Seats best_seats(const OrderedDevices& devices, double speed, std::int64_t context) {
-  std::vector<double> speeds;
-  for (const int position : devices.positions) speeds.push_back(devices.cluster.devices[at(position)].speed);
+Seats best_seats(const OrderedDevices& devices, std::vector<double> slowness, std::int64_t context) {
   std::vector<std::int64_t> sizes(devices.bytes.begin(), devices.bytes.end());
-  std::ranges::sort(speeds, std::greater<>());
+  std::ranges::sort(slowness);
   std::ranges::sort(sizes, std::greater<>());
-  Seats seats{.devices = static_cast<int>(speeds.size())};
-  for (std::size_t q = 0; q < speeds.size(); ++q) {
+  Seats seats{.devices = static_cast<int>(slowness.size())};
+  for (std::size_t q = 0; q < slowness.size(); ++q) {
     Seat& seat = seats.all.emplace_back();
-    seat.slowness = speed / speeds[q];
+    seat.kinds.front().slowness = slowness[q];
     seat.in.link = seat.out.link = fastest_link(devices.cluster);
     seat.all_reduce = least_all_reduce_forms(devices.cluster, static_cast<int>(q) + 1);
     seat.server = server_ways(static_cast<int>(q) + 1, fastest_link(devices.cluster));

@@ -22,11 +22,17 @@ struct Gate {
   bool shared_card = false;  ///< it leaves the node
 };
 
+/// Devices of a stage that have the same times but for their speed.
+struct KindSeat {
+  int kind = 0;         ///< Device::profile
+  double slowness = 1;  ///< times on the slowest, relative to the profile's
+};
+
 struct Seat {
-  double slowness = 1;  ///< times on its slowest device, relative to the profile's
-  double per_card = 1;  ///< most of its devices behind one network card
-  bool even = true;     ///< as many behind every one
-  Gate in{}, out{};     ///< to the stage in front, to the one behind; unset at the ends of a list
+  std::vector<KindSeat> kinds = std::vector<KindSeat>(1);  ///< each kind once
+  double per_card = 1;                                     ///< most of its devices behind one network card
+  bool even = true;                                        ///< as many behind every one
+  Gate in{}, out{};  ///< to the stage in front, to the one behind; unset at the ends of a list
   std::vector<AllReduceForm> all_reduce{};
   ServerWays server{};
   MemoryLimit limit{};  ///< of its smallest device
@@ -53,7 +59,6 @@ struct Seats {
     return pp::at(span.first * (uniform ? 0 : devices) + span.count - 1);
   }
   const Seat& at(DeviceSpan span) const { return all[index(span)]; }
-  double least_slowness() const;
 };
 
 /// Up to `devices` devices that are all alike, as fast as the profile's, behind one kind of link. `least`: they
@@ -70,7 +75,7 @@ Seats listed_seats(const OrderedDevices& devices, double speed, std::int64_t con
 
 /// What no stage is better off than, wherever it runs: q replicas as fast as the q-th fastest device and as
 /// large as the q-th largest, the cheapest all-reduce among any q and the fastest link of the cluster, to a
-/// server too.
-Seats best_seats(const OrderedDevices& devices, double speed, std::int64_t context);
+/// server too. `slowness`: of each device of the list.
+Seats best_seats(const OrderedDevices& devices, std::vector<double> slowness, std::int64_t context);
 
 }  // namespace pp::plan

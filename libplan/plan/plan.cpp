@@ -152,4 +152,13 @@ void require_profile(const Plan& plan, const Profile& profile) {
                                    ", not from " + given + "; plan again with this profile");
 }
 
+void require_whole_profile(const Plan& plan, const Profile& profile) {
+  require_profile(plan, profile);
+  const auto others = plan.context.find("profile_of");
+  if (others == plan.context.end()) return;
+  throw Error(ErrorKind::data, "/context/profile_of: the plan has times of " + others->second +
+                                   ", too, which are not at hand when it is planned anew; plan with one "
+                                   "profile, without --profile-of");
+}
+
 }  // namespace pp::plan

@@ -250,7 +250,8 @@ struct Plan {
   int tensor_degree = 1;
   int context_degree = 1;  ///< groups of so many GPUs that each have a part of the positions (ContextGroup)
   int expert_degree = 1;   ///< GPUs that each have a part of a mixture's experts (ExpertGroup)
-  std::optional<double> peak_flops_per_s = std::nullopt;  ///< ProfiledDevice's, of the type trained in
+  std::optional<double> peak_flops_per_s =
+      std::nullopt;  ///< ProfiledDevice's, of the type trained in; the mean
   bool operator==(const Plan&) const = default;
 };
 
@@ -306,6 +307,8 @@ void check_plan(const Plan& plan);
 void require_model(const Plan& plan, const ModelGraph& model);
 /// Throws pp::Error (data) when `plan` was not made from this profile.
 void require_profile(const Plan& plan, const Profile& profile);
+/// And when it takes times from further profiles, so that no other plan can be made from this one alone.
+void require_whole_profile(const Plan& plan, const Profile& profile);
 
 /// No plan keeps to the limits.
 struct Infeasible {

@@ -68,7 +68,8 @@ Cluster corrected(Cluster cluster, const Calibration& calibration) {
   return cluster;
 }
 
-std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment) {
+std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment,
+                                         int devices) {
   const auto node = [&](int worker) -> std::string_view {
     return context.cluster.devices[at(assignment.worker_devices[at(worker)])].node;
   };
@@ -84,7 +85,6 @@ std::vector<Crowding> crowding_of_stages(const PricingContext& context, const As
     }
   }
   if (all <= 0) return std::vector<Crowding>(assignment.stage_workers.size());
-  const int devices = context.model.profiled_devices;
   std::vector<Crowding> stages;
   for (const std::vector<int>& workers : assignment.stage_workers) {
     double most = 0, most_on_node = 0;

@@ -22,6 +22,7 @@ Cluster corrected(Cluster cluster, const Calibration& calibration);
 /// Per stage: of its worker that holds most of the model, this stage and its others together, and of the
 /// fullest of its nodes. Without parameters nothing tells how full they are: they count as crowded. O(layers +
 /// workers of all stages).
-std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment);
+std::vector<Crowding> crowding_of_stages(const PricingContext& context, const Assignment& assignment,
+                                         int devices);
 
 }  // namespace pp::plan

@@ -67,9 +67,11 @@ StageSpread stage_spread(const Plan& plan, const Source& source, std::size_t s) 
 void add_expected_step(Plan& plan, const Profile& profile, const PlanRequest& request) {
   if (std::ranges::none_of(profile.layers, has_samples)) return;
   const int largest = micro_batch_sizes(plan.training.mini_batch, plan.training.micro_batches).front();
-  const Source source{profile, largest, {request.extrapolate, request.linear_batch}};
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int kind = device_of(plan, plan.stages[s].workers.front()).profile;
+    const Source source{profile.of_kind(kind), largest, {request.extrapolate, request.linear_batch}};
     plan.predicted.stages[s].spread = stage_spread(plan, source, s);
+  }
   const bool synchronous = require_schedule(plan.schedule.name).synchronous;
   const auto excess = expected_excess(simulation_input(plan, synchronous ? 1 : steady_updates(plan)));
   if (!excess) return;

@@ -97,11 +97,12 @@ Prediction predict(const Plan& plan, const Profile& profile, const Cluster& clus
   require_all_layers(assignment, graph);
   const std::vector<int> sizes = micro_batch_sizes(plan.training.mini_batch, plan.training.micro_batches);
   const PricedModel model = price_model(profile, sizes, {options.extrapolate, options.linear_batch});
-  const OptimizerCost optimizer =
-      optimizer_cost(profile, plan.training.optimizer, options.optimizer_state_ratio, plan.training.precision);
+  const std::vector<OptimizerCost> optimizers =
+      optimizer_costs(profile, plan.training.optimizer, options.optimizer_state_ratio, plan.training.precision);
   const bool says_nothing = !options.swap_bandwidth && plan.predicted.swap.bandwidth.value > 0;
   const SwapLink swap = says_nothing ? plan.predicted.swap : swap_link(assignment.rules, cluster, options);
-  const PricingContext context{graph, model, cluster, optimizer, all_reduce_overlap(cluster, options), swap};
+  const PricingContext context{
+      graph, model, cluster, optimizers.front(), all_reduce_overlap(cluster, options), swap, optimizers};
   return simulate_prediction(price_stages(context, assignment), assignment, context);
 }
 

@@ -80,10 +80,15 @@ Traffic traffic_of(const PlanGraph& graph, const PricedModel& model, const std::
   return traffic;
 }
 
-double slowest_speed(const Cluster& cluster, const std::vector<int>& devices) {
-  double speed = cluster.devices[at(devices.front())].speed;
-  for (const int device : devices) speed = std::min(speed, cluster.devices[at(device)].speed);
-  return speed;
+/// The slowest device of each kind among them.
+std::map<int, double> slowest_speeds(const Cluster& cluster, const std::vector<int>& devices) {
+  std::map<int, double> speeds;
+  for (const int position : devices) {
+    const Device& device = cluster.devices[at(position)];
+    double& slowest = speeds.try_emplace(device.profile, device.speed).first->second;
+    slowest = std::min(slowest, device.speed);
+  }
+  return speeds;
 }
 
 /// Whether the programs run the stage again as a whole.
@@ -211,11 +216,12 @@ std::optional<FirstTimes> first_times(const PassTimes& extra, const StageCosts& 
 }
 
 /// Compute of the stage's layers, at the speed of the profile's device.
-StageCosts layer_costs(const StagePricing& pricing, const LayerSums& sums, int stage, Crowding share) {
+StageCosts layer_costs(const StagePricing& pricing, const LayerSums& sums, int stage, int kind,
+                       Crowding share) {
   const Assignment& assignment = pricing.assignment;
   const PassTimes passes =
-      pricing.chain.total_passes(pricing.begins[at(stage)], pricing.begins[at(stage) + 1], share);
-  const OperationCost& fixed = pricing.context.model.fixed;
+      pricing.chain.of_kind(kind).total_passes(pricing.begins[at(stage)], pricing.begins[at(stage) + 1], share);
+  const OperationCost& fixed = pricing.context.model.of_kind(kind).fixed;
   StageCosts costs;
   costs.forward = Seconds(fixed.forward + passes.forward);
   costs.backward = Seconds(fixed.backward + passes.backward);
@@ -254,11 +260,11 @@ void add_recompute(StageCosts& costs, const std::vector<RecomputeUnit>& units, c
 
 /// Beside the stage's last backward, or the weight gradients that stand for it.
 Seconds hideable_of(const PricingContext& context, const Assignment& assignment, int stage, Seconds all_reduce,
-                    double speed) {
+                    int kind, double speed) {
   const bool split = splits_backward(assignment, stage);
   std::vector<LayerGradient> layers;
   for (const int layer : assignment.stage_layers[at(stage)]) {
-    const LayerPrice& price = context.model.layers[at(layer)];
+    const LayerPrice& price = context.model.of_kind(kind).layers[at(layer)];
     layers.push_back({(split ? price.weight_gradient : price.backward) / speed,
                       context.graph.layers[at(layer)].trained_bytes()});
   }
@@ -311,15 +317,17 @@ Seconds server_wait(const PricingContext& context, const Assignment& assignment,
   return Seconds(ways.in_turns(weights, (costs.forward + costs.backward + costs.update).count()));
 }
 
-StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
+/// On devices of one kind, of which the slowest has this speed.
+StageCosts price_stage(const StagePricing& pricing, int stage, int kind, double speed, Crowding share) {
   const PricingContext& context = pricing.context;
   const Assignment& assignment = pricing.assignment;
   const bool reruns_layers = !assignment.recompute.empty() && !assignment.recompute[at(stage)].empty();
-  const LayerSums sums = pricing.chain.total(pricing.begins[at(stage)], pricing.begins[at(stage) + 1]);
+  const LayerSums sums =
+      pricing.chain.of_kind(kind).total(pricing.begins[at(stage)], pricing.begins[at(stage) + 1]);
   const StageContents contents = contents_of(pricing, stage);
   const bool sharded = assignment.shard == Shard::optimizer;
   const int sharers = sharded ? static_cast<int>(assignment.stage_workers[at(stage)].size()) : 0;
-  StageCosts costs = layer_costs(pricing, sums, stage, share);
+  StageCosts costs = layer_costs(pricing, sums, stage, kind, share);
   costs.versions = versions_kept(assignment.policy, window_of(assignment, stage), assignment.stages(),
                                  assignment.micro_batches);
   set_bytes(costs, stage_bytes(contents, {.versions = costs.versions,
@@ -327,19 +335,19 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
                                           .sharers = sharers,
                                           .runs_again = reruns_layers || has_recompute(assignment, stage)}));
   if (reruns_layers) {
-    const std::vector<RecomputeUnit> units = recompute_units(
-        context.graph, context.model.layers, assignment.stage_layers[at(stage)], contents.received);
+    const std::vector<RecomputeUnit> units =
+        recompute_units(context.graph, context.model.of_kind(kind).layers, assignment.stage_layers[at(stage)],
+                        contents.received);
     add_recompute(costs, units, assignment.recompute[at(stage)]);
   }
   costs.frozen = Bytes(contents.frozen);
   const std::int64_t trained = contents.parameters - contents.frozen;
   const std::vector<int> devices = devices_of(assignment, {stage});
-  const double speed = slowest_speed(context.cluster, devices);
   const TrainedBytes bytes{static_cast<double>(trained), static_cast<double>(contents.experts)};
-  costs.update = Seconds(context.optimizer.update(bytes, sharers));
+  const OptimizerCost& optimizer = context.optimizer_of(kind);
+  costs.update = Seconds(optimizer.update(bytes, sharers));
   const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
-  costs.update *=
-      new_version ? context.optimizer.new_version : 1 + share.beside * (context.optimizer.beside - 1);
+  costs.update *= new_version ? optimizer.new_version : 1 + share.beside * (optimizer.beside - 1);
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
                         &costs.recompute, &costs.update}) {
     *time /= speed;
@@ -355,8 +363,24 @@ StageCosts price_stage(const StagePricing& pricing, int stage, Crowding share) {
       context.optimizer.reduction(bytes, static_cast<double>(contents.gradients - trained), sharded);
   costs.all_reduce = all_reduce_time(context.cluster, devices, reduction);
   if (costs.all_reduce > Seconds(0) && context.all_reduce_overlap > 0)
-    costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, speed);
+    costs.hideable = hideable_of(context, assignment, stage, costs.all_reduce, kind, speed);
   return costs;
+}
+
+/// Of each pass the longer time; bytes are the same.
+void take_longer(StageCosts& costs, const StageCosts& other) {
+  const auto first_of = [](const StageCosts& one) {
+    return one.first.value_or(FirstTimes{one.forward, one.backward, one.weight_gradient});
+  };
+  if (costs.first || other.first) {
+    const FirstTimes a = first_of(costs), b = first_of(other);
+    costs.first = FirstTimes{std::max(a.forward, b.forward), std::max(a.backward, b.backward),
+                             std::max(a.weight_gradient, b.weight_gradient)};
+  }
+  for (Seconds StageCosts::*time : {&StageCosts::forward, &StageCosts::backward, &StageCosts::input_gradient,
+                                    &StageCosts::weight_gradient, &StageCosts::recompute, &StageCosts::update})
+    costs.*time = std::max(costs.*time, other.*time);
+  costs.hideable = std::min(costs.hideable, other.hideable);
 }
 
 /// The stages in turn as one linear order.
@@ -373,13 +397,14 @@ StagePricing pricing_of(const PricingContext& context, const Assignment& assignm
   std::vector<int> begins{0};
   for (const std::vector<int>& layers : assignment.stage_layers)
     begins.push_back(begins.back() + static_cast<int>(layers.size()));
-  return {context,
-          assignment,
-          std::move(stage_of),
-          std::move(traffic),
-          make_chain(context.graph, spelled_order(assignment), context.model.layers, context.model.loss,
-                     context.optimizer),
-          std::move(begins)};
+  const auto chain_of = [&](int kind) {
+    const PricedModel& model = context.model.of_kind(kind);
+    return make_chain(context.graph, spelled_order(assignment), model.layers, model.loss, context.optimizer);
+  };
+  Chain chain = chain_of(0);
+  if (!context.model.others.empty())
+    for (int k = 0; k <= std::ssize(context.model.others); ++k) chain.kinds.push_back(chain_of(k));
+  return {context, assignment, std::move(stage_of), std::move(traffic), std::move(chain), std::move(begins)};
 }
 
 }  // namespace
@@ -397,19 +422,29 @@ std::vector<std::vector<RecomputeUnit>> stage_units(const PricingContext& contex
   std::vector<std::vector<RecomputeUnit>> units;
   for (int s = 0; s < assignment.stages(); ++s) {
     const std::int64_t received = pricing.chain.in_bytes(pricing.begins[at(s)], pricing.begins[at(s) + 1]);
-    units.push_back(
-        recompute_units(context.graph, context.model.layers, assignment.stage_layers[at(s)], received));
+    const int kind = slowest_speeds(context.cluster, devices_of(assignment, {s})).begin()->first;
+    units.push_back(recompute_units(context.graph, context.model.of_kind(kind).layers,
+                                    assignment.stage_layers[at(s)], received));
   }
   return units;
 }
 
 PricedStages price_stages(const PricingContext& context, const Assignment& assignment) {
   const StagePricing pricing = pricing_of(context, assignment);
-  const std::vector<Crowding> crowding = crowding_of_stages(context, assignment);
+  std::vector<std::vector<Crowding>> crowding;  // by kind
+  for (int k = 0; k <= std::ssize(context.model.others); ++k)
+    crowding.push_back(crowding_of_stages(context, assignment, context.model.of_kind(k).profiled_devices));
   PricedStages priced;
   priced.swap = context.swap;
-  for (int s = 0; s < assignment.stages(); ++s)
-    priced.stages.push_back(price_stage(pricing, s, crowding[at(s)]));
+  for (int s = 0; s < assignment.stages(); ++s) {
+    std::optional<StageCosts> costs;
+    for (const auto& [kind, speed] : slowest_speeds(context.cluster, devices_of(assignment, {s}))) {
+      const StageCosts one = price_stage(pricing, s, kind, speed, crowding[at(kind)][at(s)]);
+      if (!costs) costs = one;
+      take_longer(*costs, one);
+    }
+    priced.stages.push_back(*costs);
+  }
   for (const auto& [ends, edge] : pricing.traffic.edges) priced.edges.push_back(edge);
   for (const TiedCopies& copies : tied_copies(context.graph, pricing.stage_of)) {
     auto& stages = priced.tied.emplace_back();

@@ -37,16 +37,20 @@ struct PricingContext {
   OptimizerCost optimizer;
   double all_reduce_overlap = 0;
   SwapLink swap = {};
+  std::vector<OptimizerCost> optimizers = {};  ///< optimizer_costs(), where PricedModel::others are
+
+  const OptimizerCost& optimizer_of(int kind) const { return kind == 0 ? optimizer : optimizers[at(kind)]; }
 };
 
-/// Per stage, its layers as they may run again, on the device of the profile.
+/// Per stage, its layers as they may run again, on the first of its kinds of devices at its profiled speed.
 std::vector<std::vector<RecomputeUnit>> stage_units(const PricingContext& context,
                                                     const Assignment& assignment);
 
 /// Micro-batches that the busiest worker of the stage has in flight: forwards whose backward has not ended.
 int window_of(const Assignment& assignment, int stage);
 
-/// Costs of every stage, on its slowest device, and the tensors that go straight from stage to stage.
+/// Costs of every stage, of each pass on the device that takes longest for it, and the tensors that go straight
+/// from stage to stage.
 struct PricedStages {
   std::vector<StageCosts> stages;
   std::vector<StageEdge> edges;

@@ -22,13 +22,15 @@ using Order = std::vector<int>;
 
 /// What sets a device apart wherever it stands: the fastest and largest first.
 std::vector<int> classes_of(const Cluster& cluster, std::span<const std::int64_t> bytes) {
-  std::map<std::pair<double, std::int64_t>, int> ranks;
-  for (std::size_t d = 0; d < bytes.size(); ++d) ranks[{-cluster.devices[d].speed, -bytes[d]}] = 0;
+  const auto key_of = [&](std::size_t d) {
+    return std::tuple(-cluster.devices[d].speed, cluster.devices[d].profile, -bytes[d]);
+  };
+  std::map<std::tuple<double, int, std::int64_t>, int> ranks;
+  for (std::size_t d = 0; d < bytes.size(); ++d) ranks[key_of(d)] = 0;
   int next = 0;
   for (auto& [key, rank] : ranks) rank = next++;
   std::vector<int> classes;
-  for (std::size_t d = 0; d < bytes.size(); ++d)
-    classes.push_back(ranks.at({-cluster.devices[d].speed, -bytes[d]}));
+  for (std::size_t d = 0; d < bytes.size(); ++d) classes.push_back(ranks.at(key_of(d)));
   return classes;
 }
 

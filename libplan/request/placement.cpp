@@ -22,7 +22,8 @@ Hardware neighbourhood_of(const Device& device) {
 /// Collects device_sets().
 class DeviceSets {
  public:
-  DeviceSets(const Cluster& cluster, const PlanRequest& request) : cluster_(cluster), request_(request) {}
+  DeviceSets(const Cluster& cluster, const PlanRequest& request, std::span<const double> rates)
+      : cluster_(cluster), request_(request), rates_(rates) {}
 
   std::vector<DeviceSet> make() {
     std::map<Hardware, const Device*> first;
@@ -46,10 +47,11 @@ class DeviceSets {
     add(shared, [](const Device&) { return true; });
     std::set<std::int64_t> sizes(bytes.begin(), bytes.end());
     std::set<double> speeds;
-    for (const Device& device : cluster_.devices) speeds.insert(device.speed);
+    const auto speed_of = [&](const Device& device) { return rates_[at(device.profile)] * device.speed; };
+    for (const Device& device : cluster_.devices) speeds.insert(speed_of(device));
     for (const double speed : speeds) {
       for (const std::int64_t size : sizes)
-        add(shared, [&](const Device& device) { return device.speed >= speed && usable(device) >= size; });
+        add(shared, [&](const Device& device) { return speed_of(device) >= speed && usable(device) >= size; });
     }
   }
 
@@ -72,7 +74,7 @@ class DeviceSets {
 
   void add(SharedMemory shared, const std::function<bool(const Device&)>& takes) {
     const std::vector<std::int64_t> bytes = usable_bytes(cluster_, request_, shared);
-    DeviceSet set{{}, shared, 1, std::numeric_limits<double>::infinity(), 0, {}};
+    DeviceSet set{{}, shared, 1, std::numeric_limits<double>::infinity(), 0, {}, {}};
     set.limit.context = request_.context_bytes.value;
     std::map<Hardware, int> sharers;
     for (std::size_t i = 0; i < cluster_.devices.size(); ++i) {
@@ -94,6 +96,7 @@ class DeviceSets {
 
   const Cluster& cluster_;
   const PlanRequest& request_;
+  const std::span<const double> rates_;
   std::vector<DeviceSet> sets_;
 };
 
@@ -112,8 +115,9 @@ std::vector<std::int64_t> usable_bytes(const Cluster& cluster, const PlanRequest
   return bytes;
 }
 
-std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request) {
-  return DeviceSets(cluster, request).make();
+std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request,
+                                   std::span<const double> rates) {
+  return DeviceSets(cluster, request, rates).make();
 }
 
 }  // namespace pp::plan

@@ -33,7 +33,10 @@ struct DeviceSet {
   int sharers = 1;        ///< most of them that are one piece of hardware
   double speed = 1;       ///< of the slowest
   double best_speed = 1;  ///< of the fastest
-  MemoryLimit limit;      ///< of the smallest, or of its part
+  /// By kind of device (Device::profile): how many times as long as the least of all of the set a device of
+  /// speed 1 takes for anything, at least; of one kind `best_speed`. Set where the set is priced.
+  std::vector<double> slowness = {};
+  MemoryLimit limit;  ///< of the smallest, or of its part
 
   /// What fits it may not fit the cluster.
   bool is_relaxed() const { return shared == SharedMemory::whole && sharers > 1; }
@@ -91,11 +94,12 @@ std::vector<const ScheduleRow*> planned_schedules(const Profile& profile, const 
 std::vector<BatchOption> batch_options(const Profile& profile, const PlanRequest& request,
                                        const ScheduleRow& schedule);
 
-/// One set for each distinct speed and memory size of the cluster, all devices in the first; then the devices
-/// that hand over by reference, and where several are one piece of hardware one of each and all once more with
-/// parts of its memory. Sets that hold the same devices appear once. A stage is searched as if on the slowest
-/// device of its set and priced on its own.
-std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request);
+/// `rates`: kind_rates(). One set for each distinct speed and memory size of the cluster, all devices in the
+/// first; then the devices that hand over by reference, and where several are one piece of hardware one of each
+/// and all once more with parts of its memory. Sets that hold the same devices appear once. A stage is searched
+/// as if on the slowest device of its set and priced on its own.
+std::vector<DeviceSet> device_sets(const Cluster& cluster, const PlanRequest& request,
+                                   std::span<const double> rates);
 
 /// Boundaries, stage counts and replicas that the request and the tied weights allow; `order` is the layer at
 /// each position. `most_replicas` is the number of micro-batches of a synchronous step.

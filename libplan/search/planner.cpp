@@ -133,6 +133,9 @@ Context plan_context(const Profile& profile, const PlanRequest& request, const F
   if (profile.mode == ProfileMode::estimated) context["times"] = "estimated";
   for (const char* const key : {"checkpoint", "sequence_parallel"})  // what its estimate assumes of the trainer
     if (const auto said = profile.context.find(key); said != profile.context.end()) context.insert(*said);
+  for (const Profile& other : profile.others)
+    context["profile_of"] +=
+        (context["profile_of"].empty() ? "" : ",") + other.device.name + "=" + profile_hash(other);
   add_options(context, request);
   if (!best.windows.empty()) context["window"] = joined(best.windows, ",");
   if (best.schedule->rules == RuleSet::swapped) context["prefetch"] = best.prefetch ? "true" : "false";
@@ -156,6 +159,18 @@ void limit_devices(Plan& plan, const PlanRequest& request) {
   }
 }
 
+/// Of a device, on average; nothing where it is not known of all.
+std::optional<double> mean_peak(const Profile& profile, const Cluster& cluster) {
+  if (profile.others.empty()) return profile.device.peak_flops_per_s;
+  double sum = 0;
+  for (const Device& device : cluster.devices) {
+    const std::optional<double> peak = profile.of_kind(device.profile).device.peak_flops_per_s;
+    if (!peak) return std::nullopt;
+    sum += *peak;
+  }
+  return sum / static_cast<double>(cluster.devices.size());
+}
+
 /// What all plans of one request have in common.
 Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& request) {
   Plan plan;
@@ -175,7 +190,7 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.tensor_degree = profile.tensor_degree;
   plan.context_degree = profile.context_parallel.degree;
   plan.expert_degree = profile.expert_parallel.degree;
-  plan.peak_flops_per_s = profile.device.peak_flops_per_s;
+  plan.peak_flops_per_s = mean_peak(profile, cluster);
   return plan;
 }
 

@@ -103,9 +103,12 @@ Shortlist::Shortlist(const Profile& profile, const Cluster& cluster, const PlanG
       cluster_(cluster),
       graph_(graph),
       request_(request),
-      optimizer_(optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio, request.precision)) {
-  const auto [slowest, fastest] = std::ranges::minmax(cluster.devices, {}, &Device::speed);
-  spread_ = fastest.speed / slowest.speed;
+      optimizers_(
+          optimizer_costs(profile, request.optimizer, request.optimizer_state_ratio, request.precision)) {
+  const std::vector<double> rates = kind_rates(profile);
+  const auto speed = [&](const Device& device) { return rates[at(device.profile)] * device.speed; };
+  const auto [slowest, fastest] = std::ranges::minmax(cluster.devices, {}, speed);
+  spread_ = speed(fastest) / speed(slowest);
 }
 
 Shortlist::Identity Shortlist::identity(const Finalist& finalist) {
@@ -334,9 +337,10 @@ PricingContext Shortlist::context_of(const Finalist& finalist) const {
   return {graph_,
           models_.at(finalist.micro_batches),
           cluster_,
-          optimizer_,
+          optimizers_.front(),
           request_.all_reduce_overlap.value_or(0),
-          swap_link(finalist.schedule->rules, cluster_, request_)};
+          swap_link(finalist.schedule->rules, cluster_, request_),
+          optimizers_};
 }
 
 std::vector<Finalist> Shortlist::ranked() && {

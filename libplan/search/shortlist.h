@@ -103,9 +103,9 @@ class Shortlist {
   const Cluster& cluster_;
   const PlanGraph& graph_;
   const PlanRequest& request_;
-  OptimizerCost optimizer_;
-  double spread_ = 1;                  ///< the fastest device, of the slowest
-  std::map<int, PricedModel> models_;  ///< by micro-batches
+  std::vector<OptimizerCost> optimizers_;  ///< by kind of device
+  double spread_ = 1;                      ///< the fastest device, of the slowest
+  std::map<int, PricedModel> models_;      ///< by micro-batches
   std::set<Identity> known_;
   std::set<Shape> tried_;  ///< by climb()
   std::map<std::tuple<const ScheduleRow*, RecomputeMode, int, int, int, bool>, std::size_t>

@@ -88,6 +88,7 @@ Profile with_checkpoints(Profile profile) {
 }
 
 Profile with_checkpoints(Profile profile, const std::string& said, std::span<const int> chosen) {
+  for (Profile& other : profile.others) other = with_checkpoints(std::move(other), said, chosen);
   if (!profile.context.emplace("checkpoint", said).second) return profile;
   const std::vector<Block> blocks = blocks_of(profile.model);
   if (blocks.empty()) {

@@ -30,6 +30,7 @@ struct Device {
   Bytes memory;            ///< 0: unknown, no limit
   double speed = 1.0;      ///< relative to the profiled device
   std::string model = {};  ///< words of the name that its profiles have, such as `H100`; empty: not said
+  int profile = 0;         ///< whose times it has, of Profile::of_kind(); in no document
   bool operator==(const Device&) const = default;
 };
 

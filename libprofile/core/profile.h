@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libprofile/core/enum_names.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/kernel_choice.h"
 #include "libprofile/core/model/model_graph.h"
@@ -217,6 +218,9 @@ struct Profile {
   /// What is not measured but assumed: `input_gradient_s` (backward not split), `saved_bytes`, `batch_size`; of
   /// an estimated profile all times.
   std::vector<std::string> estimated;
+  std::vector<Profile> others = {};  ///< of further kinds of devices (Device::profile); in no document
+
+  const Profile& of_kind(int kind) const { return kind == 0 ? *this : others[at(kind - 1)]; }
   bool operator==(const Profile&) const = default;
 };
 

@@ -18,21 +18,6 @@
 namespace pp::plan {
 namespace {
 
-/// Times as on a device `speed` times as fast as the profiled one.
-PricedModel at_speed(PricedModel model, double speed) {
-  for (LayerPrice& layer : model.layers) scale_times(layer, 1 / speed);
-  scale_times(model.loss, 1 / speed);
-  model.fixed.forward /= speed;
-  model.fixed.backward /= speed;
-  return model;
-}
-
-OptimizerCost at_speed(OptimizerCost cost, double speed) {
-  cost.update_per_byte /= speed;
-  cost.update_fixed /= speed;
-  return cost;
-}
-
 /// Of the stages that keep weights of before.
 OptimizerCost of_new_versions(OptimizerCost cost) {
   cost.update_per_byte *= cost.new_version;
@@ -116,26 +101,52 @@ struct PricedCase {
   const Cluster& cluster;
   DeviceSet devices;
   Batch batch;
-  PricedModel model, least;
-  PricedModel least_split;  ///< of schedules that split the backward
-  OptimizerCost optimizer, least_optimizer;
+  KindCost cost = {}, least = {};
+  PricedModel least_split = {};      ///< of schedules that split the backward
+  std::vector<KindCost> kinds = {};  ///< by Device::profile, at the speed of the slowest; empty: one alone
 };
+
+/// Adds what devices of the set take: each kind at its slowest and its fastest speed.
+void add_kinds(PricedCase& one, const PricedModel& model, const PricedModel& cheapest,
+               const std::vector<OptimizerCost>& optimizers) {
+  const auto cost_of = [&](PricedModel kind, int k) {
+    kind.others.clear();
+    return KindCost{std::move(kind), optimizers[at(k)]};
+  };
+  std::map<int, std::pair<double, double>> speeds;
+  for (const int position : one.devices.positions) {
+    const Device& device = one.cluster.devices[at(position)];
+    auto& [slow, fast] = speeds.try_emplace(device.profile, device.speed, device.speed).first->second;
+    slow = std::min(slow, device.speed), fast = std::max(fast, device.speed);
+  }
+  for (const auto& [k, range] : speeds) {
+    KindCost slow = at_speed(cost_of(model.of_kind(k), k), range.first);
+    KindCost fast = at_speed(cost_of(cheapest.of_kind(k), k), range.second);
+    const bool first = k == speeds.begin()->first;
+    one.cost = first ? std::move(slow) : slower_of(std::move(one.cost), std::move(slow));
+    one.least = first ? std::move(fast) : faster_of(std::move(one.least), std::move(fast));
+  }
+  one.devices.slowness.assign(optimizers.size(), one.devices.best_speed);
+  for (int k = 0; k < std::ssize(optimizers) && speeds.size() > 1; ++k) {
+    one.devices.slowness[at(k)] = least_slowness(cost_of(cheapest.of_kind(k), k), one.least);
+    one.kinds.push_back(at_speed(cost_of(model.of_kind(k), k), one.devices.speed));
+  }
+}
 
 void for_each_priced(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
                      const std::function<void(std::shared_ptr<const PricedCase>)>& visit) {
   const CurveOptions curve{request.extrapolate, request.linear_batch};
-  const OptimizerCost optimizer =
-      optimizer_cost(profile, request.optimizer, request.optimizer_state_ratio, request.precision);
+  const std::vector<OptimizerCost> optimizers =
+      optimizer_costs(profile, request.optimizer, request.optimizer_state_ratio, request.precision);
   const std::vector<Batch> batches = batches_of(profile, request);
-  for (const DeviceSet& devices : device_sets(cluster, request)) {
+  for (const DeviceSet& devices : device_sets(cluster, request, kind_rates(profile))) {
     for (const Batch& batch : batches) {
       const std::vector<int>& sizes = batch.option.sizes;
-      const PricedModel least =
-          at_speed(never_falling(cheapest_model(profile, sizes, curve)), devices.best_speed);
-      visit(std::make_shared<const PricedCase>(
-          cluster, devices, batch, at_speed(never_falling(price_model(profile, sizes, curve)), devices.speed),
-          least, with_cheaper_backward(least), at_speed(optimizer, devices.speed),
-          at_speed(optimizer, devices.best_speed)));
+      PricedCase one{cluster, devices, batch};
+      add_kinds(one, never_falling(price_model(profile, sizes, curve)),
+                never_falling(cheapest_model(profile, sizes, curve)), optimizers);
+      one.least_split = with_cheaper_backward(one.least.model);
+      visit(std::make_shared<const PricedCase>(std::move(one)));
     }
   }
 }
@@ -180,7 +191,7 @@ class OrderedModel {
         graph_(graph),
         order_(std::move(order)),
         lattice_(lattice),
-        units_(graph, priced_.model.layers, order_.layers) {}
+        units_(graph, priced_.cost.model.layers, order_.layers) {}
 
   const PricedCase& priced() const { return priced_; }
   const LinearOrder& order() const { return order_; }
@@ -189,35 +200,42 @@ class OrderedModel {
   /// As the searches price it; where stages hold versions and some make theirs faster than in place, as if all
   /// did, so that no estimate is above the price.
   const Chain& objective(WeightPolicy policy) {
-    return get(objectives_[updates_faster(policy)], priced_.model, priced_.optimizer, policy, nullptr);
+    std::optional<Chain>& chain = objectives_[updates_faster(policy)];
+    if (chain) return *chain;
+    chain = make(priced_.cost.model, priced_.cost.optimizer, policy, nullptr);
+    for (const auto& [model, optimizer] : priced_.kinds)
+      chain->kinds.push_back(make(model, optimizer, policy, nullptr));
+    return *chain;
   }
   /// As a bound may.
   const Chain& bound(WeightPolicy policy, bool split_backward) {
-    return get(bounds_[{split_backward, updates_faster(policy)}],
-               split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy, nullptr);
+    return least(bounds_, policy, split_backward, nullptr);
   }
   /// The same over the lattice; null: there is none.
   const Chain* any_order(WeightPolicy policy, bool split_backward) {
-    if (lattice_ == nullptr) return nullptr;
-    return &get(any_orders_[{split_backward, updates_faster(policy)}],
-                split_backward ? priced_.least_split : priced_.least, priced_.least_optimizer, policy,
-                lattice_);
+    return lattice_ == nullptr ? nullptr : &least(any_orders_, policy, split_backward, lattice_);
   }
 
  private:
+  using Bounds = std::map<std::pair<bool, bool>, std::optional<Chain>>;
+
   bool updates_faster(WeightPolicy policy) const {
-    return holds_versions(policy) && priced_.optimizer.new_version < 1;
+    return holds_versions(policy) && priced_.least.optimizer.new_version < 1;
   }
-  const Chain& get(std::optional<Chain>& chain, const PricedModel& model, const OptimizerCost& optimizer,
-                   WeightPolicy policy, const Lattice* lattice) {
-    if (chain) return *chain;
+  const Chain& least(Bounds& bounds, WeightPolicy policy, bool split_backward, const Lattice* lattice) {
+    std::optional<Chain>& chain = bounds[{split_backward, updates_faster(policy)}];
+    const PricedModel& model = split_backward ? priced_.least_split : priced_.least.model;
+    return chain ? *chain : chain.emplace(make(model, priced_.least.optimizer, policy, lattice));
+  }
+  Chain make(const PricedModel& model, const OptimizerCost& optimizer, WeightPolicy policy,
+             const Lattice* lattice) const {
     const OptimizerCost cost = updates_faster(policy) ? of_new_versions(optimizer) : optimizer;
-    chain = lattice == nullptr ? make_chain(graph_, order_.layers, model.layers, model.loss, cost)
-                               : make_lattice_chain(graph_, *lattice, model.layers, model.loss, cost);
-    chain->fixed = model.fixed;
-    chain->profiled_devices = model.profiled_devices;
-    chain->nodes = nodes_of(priced_.cluster, priced_.devices);
-    return *chain;
+    Chain chain = lattice == nullptr ? make_chain(graph_, order_.layers, model.layers, model.loss, cost)
+                                     : make_lattice_chain(graph_, *lattice, model.layers, model.loss, cost);
+    chain.fixed = model.fixed;
+    chain.profiled_devices = model.profiled_devices;
+    chain.nodes = nodes_of(priced_.cluster, priced_.devices);
+    return chain;
   }
 
   const std::shared_ptr<const PricedCase> shared_;
@@ -227,7 +245,7 @@ class OrderedModel {
   const Lattice* const lattice_;
   const ChainUnits units_;
   std::map<bool, std::optional<Chain>> objectives_;
-  std::map<std::pair<bool, bool>, std::optional<Chain>> bounds_, any_orders_;
+  Bounds bounds_, any_orders_;
 };
 
 /// One layer order with every schedule.
@@ -247,7 +265,7 @@ void visit_schedules(const std::shared_ptr<OrderedModel>& ordered, const PlanGra
     const Chain* const any = ordered->any_order(in_flight.policy, schedule.split_backward);
     SearchPart whole{search_space(graph, order.layers, request, count, most), in_flight, schedule.synchronous,
                      &least};
-    whole.in_flight.batch = priced.model.batch;
+    whole.in_flight.batch = priced.cost.model.batch;
     whole.in_flight.recompute = mode;
     whole.in_flight.sharded = shard == Shard::optimizer;
     whole.in_flight.units = &ordered->units();
@@ -279,7 +297,7 @@ void for_each_case(const Profile& profile, const Cluster& cluster, const PlanGra
                    const Lattice* lattice) {
   for_each_priced(profile, cluster, request, [&](const std::shared_ptr<const PricedCase>& priced) {
     const Lattice* first = lattice;
-    for (LinearOrder& order : orders_of(graph, request, priced->model)) {
+    for (LinearOrder& order : orders_of(graph, request, priced->cost.model)) {
       const auto ordered =
           std::make_shared<OrderedModel>(priced, graph, std::move(order), std::exchange(first, nullptr));
       visit_schedules(ordered, graph, request, visit);

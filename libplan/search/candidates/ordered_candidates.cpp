@@ -160,13 +160,17 @@ double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequ
   if (!concerns(one, cluster, bytes)) return flat;
   LoadOptions options = load_options(one, request, LoadKind::step_bound);
   if (options.kind == LoadKind::period) options.kind = LoadKind::period_bound;
+  std::vector<double> slowness;
+  double speeds = 0;
+  for (const int position : one.devices.positions) {
+    const Device& device = cluster.devices[at(position)];
+    slowness.push_back(one.devices.slowness[at(device.profile)] / device.speed);
+    speeds += device.speed / one.devices.slowness[at(device.profile)];
+  }
   const ChainCost bound(
       one.bound_chain, options,
-      best_seats({cluster, one.devices.positions, bytes}, one.devices.best_speed, one.devices.limit.context),
+      best_seats({cluster, one.devices.positions, bytes}, std::move(slowness), one.devices.limit.context),
       one.in_flight);
-  double speeds = 0;
-  for (const int position : one.devices.positions)
-    speeds += cluster.devices[at(position)].speed / one.devices.best_speed;
   const double shared = all_work(one) / speeds;
   return std::max(bottleneck_bound(one.space, bound, enough), shared);
 }

@@ -66,8 +66,9 @@ double least_work(const LayerPrice& price) {
 class StageMoves {
  public:
   StageMoves(const PricingContext& context, const PlanRequest& request, int devices)
-      : context_(context), request_(request), devices_(devices) {
+      : context_(context), request_(request), devices_(devices), least_{context.model, {}} {
     for (const Device& device : context.cluster.devices) fastest_ = std::max(fastest_, device.speed);
+    for (const PricedModel& other : context.model.others) least_ = faster_of(std::move(least_), {other, {}});
   }
 
   /// Windows, then layers and replicas between neighbours, stage by stage.
@@ -235,9 +236,9 @@ class StageMoves {
     if (!context_.model.scale.empty()) return false;  // the rounds of a replica differ
     for (std::size_t s = 0; s < other.partition.size(); ++s) {
       const auto& [begin, end, replicas] = other.partition[s];
-      double work = context_.model.fixed.forward + context_.model.fixed.backward;
-      for (int p = begin; p < end; ++p) work += least_work(context_.model.layers[at(other.order[at(p)])]);
-      if (s + 1 == other.partition.size()) work += least_work(context_.model.loss);
+      double work = least_.model.fixed.forward + least_.model.fixed.backward;
+      for (int p = begin; p < end; ++p) work += least_work(least_.model.layers[at(other.order[at(p)])]);
+      if (s + 1 == other.partition.size()) work += least_work(least_.model.loss);
       const double turns = static_cast<double>(best.micro_batches) / replicas;
       const double busy = (best.assignment.synchronous ? std::ceil(turns) : turns) * work / fastest_;
       if (busy > best.ranked_step() * (1 + kRounding)) return true;
@@ -248,6 +249,7 @@ class StageMoves {
   const PricingContext& context_;
   const PlanRequest& request_;
   int devices_;
+  KindCost least_;      ///< on any kind of device
   double fastest_ = 0;  ///< speed of any device
 };
 

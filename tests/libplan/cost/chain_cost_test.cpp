@@ -179,7 +179,8 @@ TEST_CASE("the bound: as many replicas as there are fast devices, the least all-
   }();
   const Chain chain = make_chain(given.graph, {0, 1, 2}, fast.layers, fast.loss, {0.0, 0});
   const auto least = [&](LoadKind kind) {
-    return ChainCost(chain, {kind, 6}, best_seats({given.cluster, given.positions, given.bytes}, 2, 0),
+    return ChainCost(chain, {kind, 6},
+                     best_seats({given.cluster, given.positions, given.bytes}, {2, 2, 2, 2, 1, 1}, 0),
                      {.micro_batches = 6});
   };
   const ChainCost own = least(LoadKind::steady), bound = least(LoadKind::step_bound);

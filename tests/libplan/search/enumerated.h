@@ -49,7 +49,7 @@ class Enumerated {
         request_(request),
         graph_(make_graph(profile)),
         model_(price_model(profile, micro_batch_sizes(request.mini_batch, *request.micro_batches), {})),
-        optimizer_(optimizer_cost(profile, request.optimizer, {}, request.precision)) {}
+        optimizers_(optimizer_costs(profile, request.optimizer, {}, request.precision)) {}
 
   /// Calls `visit` with every staging under every number of replicas that the schedule takes, on the first
   /// devices in turn.
@@ -106,7 +106,8 @@ class Enumerated {
   }
 
   PricingContext context() const {
-    return {graph_, model_, cluster_, optimizer_, all_reduce_overlap(cluster_, request_)};
+    return {graph_, model_,     cluster_, optimizers_.front(), all_reduce_overlap(cluster_, request_),
+            {},     optimizers_};
   }
 
   std::optional<Assignment> assign(const Stages& sets, const std::vector<int>& replicas) const {
@@ -144,7 +145,7 @@ class Enumerated {
   const PlanRequest& request_;
   PlanGraph graph_;
   PricedModel model_;
-  OptimizerCost optimizer_;
+  std::vector<OptimizerCost> optimizers_;
 };
 
 }  // namespace pp::plan::test

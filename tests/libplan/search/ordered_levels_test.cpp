@@ -26,13 +26,20 @@ Cluster machine(const std::vector<int>& counts) {
   return nested_cluster(levels, DeviceKind::cpu, Seconds(1e-5), Bytes(0));
 }
 
+/// In every second one further kinds of devices have times of their own.
 Profile random_profile(Random& random, int layers) {
   test::ProfileSpec spec;
   for (int l = 0; l < layers; ++l)
     spec.layers.push_back({1.0 * random.integer(1, 9), 1.0 * random.integer(1, 9),
                            random.integer(0, 9) * 1'000'000, random.integer(0, 9) * 1'000'000,
                            random.integer(0, 9) * 1'000'000, 0, 0});
-  return test::make_profile(spec);
+  Profile profile = test::make_profile(spec);
+  for (int kind = 2 * random.integer(0, 1); kind > 0; --kind) {
+    for (test::LayerRow& row : spec.layers)
+      row.forward_ms = random.integer(1, 9), row.backward_ms = random.integer(1, 9);
+    profile.others.push_back(test::make_profile(spec));
+  }
+  return profile;
 }
 
 std::vector<int> shuffled(Random& random, int count) {
@@ -51,8 +58,16 @@ struct Instance {
     model = price_model(profile, std::vector<int>{1}, {});
     std::vector<int> layers(profile.layers.size());
     std::iota(layers.begin(), layers.end(), 0);
-    chain = make_chain(graph, layers, model.layers, model.loss, {1.0, 0, 0.5});
-    chain.fixed = {0.25, 0.5};
+    const auto chain_of = [&](const KindCost& cost) {
+      Chain made = make_chain(graph, layers, cost.model.layers, cost.model.loss, cost.optimizer);
+      made.fixed = cost.model.fixed;
+      return made;
+    };
+    std::vector<KindCost> kinds;
+    for (int k = 0; k <= std::ssize(model.others); ++k) {
+      kinds.push_back({model.of_kind(k), {1.0, 0, 0.5 + 0.25 * k}});
+      kinds.back().model.fixed = {0.25 * (1 + k), 0.5};
+    }
     positions = shuffled(random, devices);
     const bool asks = random.integer(0, 1) == 1;  // time of the devices
     for (Level& level : cluster.levels) {
@@ -62,8 +77,20 @@ struct Instance {
     }
     for (Device& device : cluster.devices) {
       device.speed = random.integer(1, 3);
+      if (kinds.size() > 1) device.profile = random.integer(0, 2);
       bytes.push_back(random.integer(10, 120) * std::int64_t{1'000'000});
     }
+    chain = chain_of(kinds.front());
+    if (kinds.size() > 1)
+      for (const KindCost& kind : kinds) chain.kinds.push_back(chain_of(kind));
+    const auto on = [&](int position) {
+      const Device& device = cluster.devices[at(position)];
+      return at_speed(kinds[at(device.profile)], device.speed / best_speed());
+    };
+    KindCost least = on(0);
+    for (int d = 1; d < devices; ++d) least = faster_of(std::move(least), on(d));
+    bound_chain = chain_of(least);
+    for (const int position : positions) slowness.push_back(least_slowness(on(position), least));
     in_flight.micro_batches = random.integer(1, 6);
     space.layers = graph.size();
     space.devices = devices;
@@ -78,14 +105,15 @@ struct Instance {
             in_flight};
   }
   ChainCost bound(LoadKind kind) const {
-    return {chain, {kind, in_flight.micro_batches}, best_seats(list(), best_speed(), 0), in_flight};
+    return {bound_chain, {kind, in_flight.micro_batches}, best_seats(list(), slowness, 0), in_flight};
   }
 
   Cluster cluster;
   Profile profile;
   PlanGraph graph;
   PricedModel model;
-  Chain chain;
+  Chain chain, bound_chain;
+  std::vector<double> slowness;  ///< of each position
   std::vector<int> positions;
   std::vector<std::int64_t> bytes;
   InFlight in_flight;
@@ -109,7 +137,8 @@ Optimum brute_force(const SearchSpace& space, const ChainCost& load) {
 
 }  // namespace
 
-TEST_CASE("2x2 to 3x2x2 devices, any list: period, steady step and J equal brute force, bounds are below") {
+TEST_CASE(
+    "2x2 to 3x2x2 devices, any list and kinds: period, steady step and J equal brute force, bounds are below") {
   Random random(322);
   const std::vector<std::vector<int>> machines{{2, 2}, {3, 2}, {2, 3}, {2, 2, 2}, {3, 2, 2}, {2, 2, 3}};
   int feasible = 0;
