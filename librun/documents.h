@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "libplan/report/pipeline_study.h"
 #include "libprofile/core/schema/document_schema.h"
 #include "libprofile/estimate/device_spec.h"
 #include "librun/checkpoint/manifest.h"
@@ -15,9 +14,8 @@ namespace pp {
 
 inline std::vector<Keys> document_keys() {
   std::vector<Keys> keys = run::metrics_keys();
-  keys.insert(keys.end(),
-              {cluster_keys(), trainer_keys(), profile_keys(), profile::device_spec_keys(), plan::plan_keys(),
-               plan::stage_times_keys(), run::inference_keys(), run::manifest_keys(), run::report_keys()});
+  keys.insert(keys.end(), {cluster_keys(), trainer_keys(), profile_keys(), profile::device_spec_keys(),
+                           plan::plan_keys(), run::inference_keys(), run::manifest_keys(), run::report_keys()});
   return keys;
 }
 

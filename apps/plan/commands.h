@@ -14,6 +14,5 @@ void add_check(const cli::Command& app, cli::Shell& shell);
 void add_simulate(const cli::Command& app, cli::Shell& shell);
 void add_schedules(const cli::Command& app, cli::Shell& shell);
 void add_sweep(const cli::Command& app, cli::Shell& shell);
-void add_study(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::plan_tool

@@ -20,7 +20,6 @@ int main(int argc, char** argv) {
         pp::plan_tool::add_export(app, shell);
         pp::plan_tool::add_schedules(app, shell);
         pp::plan_tool::add_sweep(app, shell);
-        pp::plan_tool::add_study(app, shell);
       }};
   return pp::cli::run_tool(tool, argc, argv);
 }

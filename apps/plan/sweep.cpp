@@ -16,7 +16,6 @@
 #include "apps/plan/schedule_options.h"
 #include "apps/plan/stage_table.h"
 #include "apps/plan/warnings.h"
-#include "libplan/report/sweep_svg.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/text.h"
 
@@ -39,7 +38,6 @@ struct SweepOptions {
   std::string strategy;
   int threads = 0;
   std::string csv;
-  std::string svg;
 };
 
 /// The machines of the grid.
@@ -208,14 +206,6 @@ std::string sweep_table(std::span<const plan::SweepRow> rows, const ModelGraph& 
   return text;
 }
 
-/// The model, and what all combinations have in common.
-std::string picture_title(const SweepOptions& options, const Profile& profile) {
-  std::string title = cli::shown(profile.model.name) + ", mini-batch " + options.mini_batches;
-  if (options.request.request.stages) title += ", " + counted(*options.request.request.stages, "stage");
-  if (!options.request.replicas.empty()) title += ", replicas " + options.request.replicas;
-  return title + (options.strategy.empty() ? "" : ", " + options.strategy);
-}
-
 std::vector<plan::SweepRow> rows_of(const SweepOptions& options, std::vector<PlanningCase>& cases) {
   std::vector<std::vector<Cluster>> clusters = clusters_of(options, cases);
   std::vector<std::vector<plan::SweepRow>> sweeps;
@@ -238,19 +228,13 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
                 "alone, or let pp-plan make choose");
   if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   calibrate(cases, options.reports);
-  if (!options.svg.empty() && mini_batches_of(options).size() > 1)
-    throw Error(ErrorKind::usage, "--svg draws one mini-batch, found --mini-batch " + options.mini_batches);
   cli::Output csv(options.csv);
-  cli::Output svg(options.svg);
   const std::vector<plan::SweepRow> rows = rows_of(options, cases);
   warn_about(cases);
   say_of_cards(options.cluster);
 
   if (csv.wanted()) csv.write(plan::sweep_csv(rows));
-  if (svg.wanted()) {
-    svg.write(plan::sweep_svg(rows, {picture_title(options, cases.front().profile)}));
-  }
-  if (!csv.is_stdout() && !svg.is_stdout())
+  if (!csv.is_stdout())
     std::cout << (shell.json ? dump_json(plan::to_json(rows))
                              : sweep_table(rows, cases.front().profile.model, !options.nodes.empty()));
   if (std::ranges::all_of(rows, [](const plan::SweepRow& row) { return row.figures() == nullptr; })) {
@@ -310,15 +294,13 @@ void add_sweep(const cli::Command& app, cli::Shell& shell) {
       .required()
       .type_name("PROFILE");
   command.add_option("--csv", options->csv, "write the rows as CSV; - for stdout").type_name("FILE");
-  command.add_option("--svg", options->svg, "draw step time and bubble against micro-batches; - for stdout")
-      .type_name("FILE");
   add_grid_options(command, *options);
   add_basic_options(command, options->request);
   add_calibrate_option(command, options->reports);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
-      "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 --svg "
-      "sweep.svg",
+      "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 "
+      "--json",
       "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --replicas 1-1-1-1 "
       "--csv -"};
   cli::add_common_options(command, shell, kExamples);

@@ -108,7 +108,7 @@ struct SvgLayout {
   }
 };
 
-enum class Swatch { box, line, ring, none };
+enum class Swatch { box, line, none };
 
 struct LegendItem {
   std::string css;
@@ -116,9 +116,6 @@ struct LegendItem {
   Swatch swatch = Swatch::box;
   double x = 0, y = 0;  ///< of the label's line, set by place_legend()
 };
-
-/// A path's commands for a circle.
-std::string svg_ring(double x, double y, double radius);
 
 /// One after the other from `y` on, in as many lines as `width` asks for; returns the last line's y.
 double place_legend(std::span<LegendItem> items, double y, double width);

@@ -77,35 +77,6 @@ void check(const SweepSpec& spec) {
 }
 
 /// The distinct values of a member, in the order of the rows.
-template <class Member>
-auto distinct(std::span<const SweepRow> rows, Member SweepRow::*member) {
-  std::vector<Member> values;
-  for (const SweepRow& row : rows) {
-    if (std::ranges::find(values, row.*member) == values.end()) values.push_back(row.*member);
-  }
-  return values;
-}
-
-/// A row that is drawn at `height`.
-struct Drawn {
-  double height = 0;
-  std::size_t line = 0, row = 0;
-};
-
-std::vector<Drawn> drawn_at(const SweepLines& lines, int count,
-                            const std::function<std::optional<double>(const SweepRow&)>& height) {
-  std::vector<Drawn> column;
-  for (std::size_t l = 0; l < lines.lines.size(); ++l) {
-    const std::vector<const SweepRow*>& rows = lines.lines[l].rows;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      if (rows[r]->micro_batches != count) continue;
-      if (const auto at = height(*rows[r])) column.push_back({*at, l, r});
-    }
-  }
-  std::ranges::stable_sort(column, {}, &Drawn::height);
-  return column;
-}
-
 struct Column {
   std::string_view name;
   Json (*value)(const SweepRow& row);  ///< null: the row has none
@@ -169,22 +140,6 @@ constexpr std::array kLaterColumns{
     Column{"estimated", [](const SweepRow& row) { return Json(row.estimated); }},
     Column{"mini_batch", [](const SweepRow& row) { return Json(row.mini_batch); }}};
 
-template <class Value>
-std::string record(const Value& value, Json front) {
-  std::vector<Json> fields;
-  for (const Column& column : kColumns) fields.push_back(value(column));
-  fields.push_back(std::move(front));
-  for (const Column& column : kLaterColumns) fields.push_back(value(column));
-  return csv_record(fields);
-}
-
-void add_columns(Json& object, std::span<const Column> columns, const SweepRow& row) {
-  for (const Column& column : columns) {
-    Json value = column.value(row);
-    if (!value.is_null()) object[std::string(column.name)] = std::move(value);
-  }
-}
-
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string field = "\"";
@@ -195,6 +150,24 @@ std::string quoted(const std::string& text) {
 std::string csv_field(const Json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? quoted(value.get<std::string>()) : value.dump();
+}
+
+template <class Value>
+std::string record(const Value& value, Json front) {
+  std::vector<Json> fields;
+  for (const Column& column : kColumns) fields.push_back(value(column));
+  fields.push_back(std::move(front));
+  for (const Column& column : kLaterColumns) fields.push_back(value(column));
+  std::string line;
+  for (const Json& field : fields) line.append(&field == fields.data() ? "" : ",").append(csv_field(field));
+  return line + '\n';
+}
+
+void add_columns(Json& object, std::span<const Column> columns, const SweepRow& row) {
+  for (const Column& column : columns) {
+    Json value = column.value(row);
+    if (!value.is_null()) object[std::string(column.name)] = std::move(value);
+  }
 }
 
 }  // namespace
@@ -247,54 +220,6 @@ std::vector<bool> pareto_front(std::span<const SweepRow> rows) {
   return front;
 }
 
-std::optional<std::size_t> SweepLine::fastest() const {
-  std::optional<std::size_t> best;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const SweepFigures* figures = rows[r]->figures();
-    if (figures != nullptr && (!best || figures->step < rows[*best]->figures()->step)) best = r;
-  }
-  return best;
-}
-
-SweepLines sweep_lines(std::span<const SweepRow> rows) {
-  SweepLines lines{distinct(rows, &SweepRow::schedule),
-                   distinct(rows, &SweepRow::devices),
-                   distinct(rows, &SweepRow::micro_batches),
-                   {}};
-  std::ranges::sort(lines.counts);
-  for (std::size_t s = 0; s < lines.schedules.size(); ++s) {
-    for (std::size_t d = 0; d < lines.devices.size(); ++d) {
-      SweepLine line{s, d, {}};
-      for (const SweepRow& row : rows) {
-        if (row.schedule == lines.schedules[s] && row.devices == lines.devices[d]) line.rows.push_back(&row);
-      }
-      std::ranges::stable_sort(line.rows, {}, &SweepRow::micro_batches);
-      lines.lines.push_back(std::move(line));
-    }
-  }
-  return lines;
-}
-
-std::vector<std::vector<double>> places_beside(
-    const SweepLines& lines, double near, const std::function<std::optional<double>(const SweepRow&)>& height) {
-  std::vector<std::vector<double>> places;
-  for (const SweepLine& line : lines.lines) places.emplace_back(line.rows.size(), 0.0);
-  for (const int count : lines.counts) {
-    const std::vector<Drawn> column = drawn_at(lines, count, height);
-    for (std::size_t begin = 0, end = 0; begin < column.size(); begin = end) {
-      for (end = begin + 1; end < column.size() && column[end].height - column[end - 1].height < near;) ++end;
-      std::vector<Drawn> group(column.begin() + static_cast<std::ptrdiff_t>(begin),
-                               column.begin() + static_cast<std::ptrdiff_t>(end));
-      std::ranges::stable_sort(group, {}, &Drawn::line);  // the same order at every count: lines do not cross
-      for (std::size_t k = 0; k < group.size(); ++k) {
-        places[group[k].line][group[k].row] =
-            static_cast<double>(k) - static_cast<double>(group.size() - 1) / 2;
-      }
-    }
-  }
-  return places;
-}
-
 std::string_view status_of(const SweepRow& row) {
   const auto* failure = std::get_if<SweepFailure>(&row.result);
   return failure != nullptr ? name_of(failure->kind) : "planned";
@@ -318,12 +243,6 @@ Json to_json(std::span<const SweepRow> rows) {
     add_columns(object, kLaterColumns, rows[r]);
   }
   return array;
-}
-
-std::string csv_record(std::span<const Json> fields) {
-  std::string line;
-  for (std::size_t i = 0; i < fields.size(); ++i) line.append(i == 0 ? "" : ",").append(csv_field(fields[i]));
-  return line + '\n';
 }
 
 }  // namespace pp::plan

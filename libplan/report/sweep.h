@@ -1,6 +1,6 @@
 // The planner over a grid of machines, mini-batches, schedules and micro-batch counts: which combinations have
 // a plan, what it promises, and why the others have none. Rows as values, as lines over the number of
-// micro-batches, as CSV and JSON; sweep_svg.h draws them.
+// micro-batches, as CSV and JSON; scripts/draw-sweep draws them.
 #pragma once
 
 #include <functional>
@@ -99,34 +99,4 @@ struct EnumNames<plan::SweepFailure::Kind> {
 };
 }  // namespace pp
 
-namespace pp::plan {
-
-/// One schedule on one number of devices: positions in the lists of the sweep, and the rows by micro-batches.
-struct SweepLine {
-  std::size_t schedule = 0, devices = 0;
-  std::vector<const SweepRow*> rows;
-
-  /// Which row has the shortest step, the first of equals; none when no row has a plan.
-  std::optional<std::size_t> fastest() const;
-};
-
-/// What a sweep varies. Refers into the rows.
-struct SweepLines {
-  std::vector<std::string> schedules;  ///< in the order of the rows, as devices
-  std::vector<int> devices;
-  std::vector<int> counts;  ///< of micro-batches, ascending
-  std::vector<SweepLine> lines;
-};
-
-SweepLines sweep_lines(std::span<const SweepRow> rows);
-
-/// For every row of every line its place beside the rows of other lines that would hide it, those at the same
-/// micro-batches less than `near` pixels away: -0.5 and 0.5 of two, -1, 0 and 1 of three, 0 alone. `height` is
-/// where a row is drawn, in pixels; rows without a height are not drawn.
-std::vector<std::vector<double>> places_beside(
-    const SweepLines& lines, double near, const std::function<std::optional<double>(const SweepRow&)>& height);
-
-/// Fields quoted as in RFC 4180 where needed, `\n` at the end; null is an empty field.
-std::string csv_record(std::span<const Json> fields);
-
-}  // namespace pp::plan
+namespace pp::plan {}  // namespace pp::plan

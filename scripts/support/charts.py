@@ -73,6 +73,14 @@ def lines_svg(lines: list[Line], x_title: str, y_title: str, powers_of_two: bool
     return "\n".join([*parts, "</svg>", ""])
 
 
+def stacked(charts: list[str]) -> str:
+    """One picture of charts of lines_svg(), below each other."""
+    heights = [int(chart.split('viewBox="0 0 ')[1].split('"')[0].split()[1]) for chart in charts]
+    parts = [chart.replace("<svg ", f'<svg y="{sum(heights[:number])}" width="{WIDTH}" height="{heights[number]}" ', 1)
+             for number, chart in enumerate(charts)]
+    return "\n".join([*header(WIDTH, sum(heights)), *parts, "</svg>", ""])
+
+
 def bars_svg(rows: list[tuple[str, list[float | None]]], names: list[str], x_title: str) -> str:
     """For each row a bar of each name's value; None is left out."""
     left, right, thick, gap = 230, 70, 11, 10

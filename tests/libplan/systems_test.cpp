@@ -10,7 +10,6 @@
 #include "libplan/peers/dapple.h"
 #include "libplan/peers/input.h"
 #include "libplan/peers/strategy.h"
-#include "libplan/report/pipeline_study.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/program_text.h"
 #include "libplan/schedule/versions.h"
@@ -91,20 +90,6 @@ TEST_SUITE("libplan/systems") {
         ++expected[at(std::min(static_cast<int>((sum += cost) / total * blocks), blocks - 1))];
       CHECK(lingvo_partition(costs, blocks) == expected);
     }
-  }
-
-  TEST_CASE("row 10: efficiency and time formula") {
-    const std::filesystem::path file = pp::test::repository("configs/study/vgg16-report.json");
-    const auto times = std::get<StageTimeTables>(parse_study_input(read_file(file)));
-    std::set<std::pair<std::string, int>> corrected;
-    for (const StudyTable& table : study(times).tables) {
-      CHECK(table.rows[table.best].micro_batches == 8);
-      for (const StudyRow& row : table.rows) {
-        if (row.printed->verdict == Printed::wrong)
-          corrected.emplace(table.title.substr(0, 9), row.micro_batches);
-      }
-    }
-    CHECK(corrected == std::set<std::pair<std::string, int>>{{"table 4.3", 2}, {"table 4.3", 4}});
   }
 
   TEST_CASE("row 13: 1F1B asynchronous") {

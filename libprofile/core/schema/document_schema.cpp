@@ -30,7 +30,6 @@ constexpr std::array kDocuments{Document{"checkpoint", 2},
                                 Document{"plan"},
                                 Document{"profile"},
                                 Document{"report"},
-                                Document{"stage-times"},
                                 Document{"trainer"}};
 
 constexpr auto kNames = [] {

@@ -306,14 +306,6 @@ std::vector<Json> dnn_partitioning_corpus() {
                {"edges", {edge(5, 7, 0.5), edge(17, 15, 0.25), edge(7, 9, 0.1), edge(19, 17, 0.1)}}}};
 }
 
-plan::StageTimeTables stage_times_corpus() {
-  const std::vector<Seconds> stages{Seconds(0.002), Seconds(0.001)};
-  return {"a pipeline",
-          "by hand",
-          {{"printed", "half of it is wrong", {{1, stages, 0.75}, {2, stages, 0.5}}, 0.625},
-           {"two stages", "", {{1, stages}, {4, stages}}}}};
-}
-
 std::vector<std::vector<std::string>> command_corpus() {
   return {
       {"make", "profile.json", "--devices", "3", "--bandwidth", "1GB/s", "--mini-batch", "8"},
@@ -325,10 +317,7 @@ std::vector<std::vector<std::string>> command_corpus() {
       {"make", "profile.json", "--cost-model", "dapple", "--devices", "4", "--mini-batch", "16"},
       {"compare", "profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch", "4"},
       {"sweep", "profile.json", "--devices", "1,2", "--bandwidth", "1GB/s", "--mini-batch", "8",
-       "--micro-batches", "1,4", "--schedules", "gpipe,1f1b", "--csv", "rows.csv", "--svg", "rows.svg"},
-      {"study", "profile.json", "--stages", "2", "--mini-batch", "8", "--devices", "2", "--bandwidth", "1GB/s"},
-      {"study", "profile.json", "--cuts", "1,2", "--mini-batch", "4", "--micro-batches", "1,2", "--csv",
-       "rows.csv"},
+       "--micro-batches", "1,4", "--schedules", "gpipe,1f1b", "--csv", "rows.csv"},
       {"simulate", "--schedule", "zb-h1", "--stages", "3", "--micro-batches", "4", "--costs",
        "F=1,I=1,W=1,comm=0.1"},
       {"simulate", "--schedule", "interleaved", "--stages", "2", "--micro-batches", "4", "--chunks", "2",

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "libplan/plan/plan.h"
-#include "libplan/report/pipeline_study.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/profile.h"
 
@@ -34,9 +33,6 @@ std::vector<std::string> csv_corpus();
 std::vector<std::string> pipedream_corpus();
 std::vector<Json> piper_corpus();
 std::vector<Json> dnn_partitioning_corpus();
-
-/// What `pp-plan study` reads: two tables, the first with printed figures.
-plan::StageTimeTables stage_times_corpus();
 
 /// Command lines of pp-plan on profile.json, cluster.json, plan.json and programs.csv.
 std::vector<std::vector<std::string>> command_corpus();

@@ -34,14 +34,20 @@ enum Kind : std::size_t {
   kPipeDream,
   kPiper,
   kDnn,
-  kStageTimes,
   kCommand,
   kRuntime
 };
-constexpr std::array kNames{"model",       "config.json",  "profile",
-                            "cluster",     "plan",         "programs.csv",
-                            "graph.txt",   "piper",        "dnn-partitioning",
-                            "stage times", "command line", "report, checkpoint, data, safetensors"};
+constexpr std::array kNames{"model",
+                            "config.json",
+                            "profile",
+                            "cluster",
+                            "plan",
+                            "programs.csv",
+                            "graph.txt",
+                            "piper",
+                            "dnn-partitioning",
+                            "command line",
+                            "report, checkpoint, data, safetensors"};
 
 /// Made before the first case, so that every child has it.
 struct Corpus {
@@ -49,7 +55,6 @@ struct Corpus {
   std::vector<std::string> profile_texts, cluster_texts, plan_texts, csv = csv_corpus(),
                                                                      pipedream = pipedream_corpus();
   std::vector<Json> piper = piper_corpus(), dnn = dnn_partitioning_corpus();
-  Json stage_times = plan::to_json(stage_times_corpus());
   std::vector<std::vector<std::string>> commands = command_corpus(), options = option_corpus();
 
   Corpus() {
@@ -69,10 +74,10 @@ class Documents {
   Documents(const Corpus& corpus, Case& one) : corpus_(corpus), one_(one), random_(one.seed()) {}
 
   Result run() {
-    static constexpr std::array kWeights{kModel,      kModel,   kConfig,  kProfile,   kProfile, kProfile,
-                                         kCluster,    kCluster, kPlan,    kPlan,      kPlan,    kPlan,
-                                         kPlan,       kCsv,     kCsv,     kPipeDream, kPiper,   kDnn,
-                                         kStageTimes, kCommand, kCommand, kCommand,   kRuntime, kRuntime};
+    static constexpr std::array kWeights{kModel,   kModel,   kConfig,  kProfile,   kProfile, kProfile,
+                                         kCluster, kCluster, kPlan,    kPlan,      kPlan,    kPlan,
+                                         kPlan,    kCsv,     kCsv,     kPipeDream, kPiper,   kDnn,
+                                         kCommand, kCommand, kCommand, kRuntime,   kRuntime};
     kind_ = random_.pick(kWeights);
     switch (kind_) {
       case kModel: model(); break;
@@ -84,7 +89,6 @@ class Documents {
       case kPipeDream:
       case kPiper:
       case kDnn: foreign(); break;
-      case kStageTimes: stage_times(); break;
       case kCommand: command(); break;
       case kRuntime: runtime(); break;
     }
@@ -257,8 +261,8 @@ class Documents {
             {"compare", "profile.json", "--devices", "2", "--bandwidth", "1GB/s", "--mini-batch", "4"}, 2));
       case 1:
         return (void)tool({"sweep", "profile.json", "--cluster", "cluster.json", "--mini-batch", "4",
-                           "--micro-batches", "1,2", "--schedules", "gpipe,1f1b", "--threads", "1", "--svg",
-                           "sweep.svg", "--csv", "sweep.csv"});
+                           "--micro-batches", "1,2", "--schedules", "gpipe,1f1b", "--threads", "1", "--csv",
+                           "sweep.csv"});
       case 2: return peer();
       default: return make({"--cluster", "cluster.json"});
     }
@@ -363,15 +367,6 @@ class Documents {
     });
     if (accepted_)
       random_.one_in(2) ? peer() : make({"--devices", "2", "--bandwidth", "1GB/s", "--micro-batch-size", "4"});
-  }
-
-  void stage_times() {
-    const std::string text = changed(corpus_.stage_times);
-    write("times.json", text);
-    accepted_ = reads_back(
-        text, [](const std::string& t) { return plan::stage_times_from_json(parse_json(t)); }, "stage-times");
-    const std::vector<std::string> study{"study", "times.json", "--csv", "rows.csv"};
-    accepted_ ? must_succeed(study, "the document can be read") : (void)tool(study);
   }
 
   void command() {

@@ -64,7 +64,6 @@ Ran run_pp_plan(std::vector<std::string> arguments) {
                          plan_tool::add_export(app, shell);
                          plan_tool::add_schedules(app, shell);
                          plan_tool::add_sweep(app, shell);
-                         plan_tool::add_study(app, shell);
                        }};
   arguments.insert(arguments.begin(), "pp-plan");
   std::vector<char*> pointers;

@@ -67,7 +67,6 @@ TEST_SUITE("libprofile/core/schema") {
     CHECK(counts["cluster"] >= 3);
     CHECK(counts["device"] >= 3);
     CHECK(counts["trainer"] >= 5);
-    CHECK(counts["stage-times"] >= 1);
   }
 
   TEST_CASE("models of all families are valid") {
@@ -154,7 +153,7 @@ TEST_SUITE("libprofile/core/schema") {
   TEST_CASE("another name is refused with the names that there are") {
     CHECK(test::error_text([] { return document_schema("recipe", document_keys()); }) ==
           "[usage] unknown document \"recipe\"; use one of checkpoint, cluster, device, "
-          "inference, metrics, model, plan, profile, report, stage-times, trainer");
+          "inference, metrics, model, plan, profile, report, trainer");
   }
 }
 
