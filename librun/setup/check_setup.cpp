@@ -422,6 +422,12 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   setup.start = find_start(plan, options, setup, found);
   if (std::string other = other_autocast(plan, options); !other.empty())
     setup.start.warnings.push_back(std::move(other));
+  if (const std::string layer = regrouped_layer(plan, setup.model); !setup.streams && !layer.empty()) {
+    setup.start.warnings.push_back(
+        "stages part the layers that read " + layer +
+        ", and add its gradients in other groups than one device does: weights differ "
+        "from one device's in rounding; pp-plan --cut-at block keeps them together");
+  }
   if (plan.training.dtype == DType::bfloat16 && plan.training.precision != plan::Precision::mixed)
     setup.start.warnings.emplace_back(kNoMaster);
   setup.snapshot_every = snapshot_interval(options, setup);

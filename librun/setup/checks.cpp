@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -124,6 +125,54 @@ CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& p
                   .warnings = std::move(found.warnings)};
   for (std::size_t i = 0; i < of.size(); ++i) all.cores[of[i]] = std::move(found.cores[i]);
   return all;
+}
+
+namespace {
+
+/// A sum of two values is the same in either order, of three it is not: `(a+(b+c))`, the lesser name first.
+std::string sum_of(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return a + b;
+  return "(" + std::min(a, b) + "+" + std::max(a, b) + ")";
+}
+
+}  // namespace
+
+std::string regrouped_layer(const plan::Plan& plan, const ResolvedModel& model) {
+  std::map<std::string, std::size_t, std::less<>> stages;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const std::string& layer : plan.stages[s].layers) stages[layer] = s;
+  const auto stage_of = [&](std::size_t layer) {
+    return layer == model.layers.size() ? plan.stages.size() - 1 : stages.at(model.graph.layers[layer].name);
+  };
+  std::map<std::pair<int, int>, std::vector<std::size_t>> readers;  // by layer and output, the loss first
+  for (const TensorSource& source : model.loss_sources)
+    if (source.kind == TensorSource::Kind::layer)
+      readers[{source.index, source.output}] = {model.layers.size()};
+  for (std::size_t l = model.layers.size(); l-- > 0;) {
+    const ResolvedLayer& layer = model.layers[l];
+    for (std::size_t i = 0; i < layer.sources.size(); ++i) {
+      const TensorSource& source = layer.sources[i];
+      if (source.kind == TensorSource::Kind::layer && layer.input_gradient[i])
+        readers[{source.index, source.output}].push_back(l);
+    }
+  }
+  for (const auto& [tensor, list] : readers) {
+    const std::size_t home = stage_of(static_cast<std::size_t>(tensor.first));
+    std::string alone, own, sent;
+    std::map<std::size_t, std::string, std::greater<>> others;  // the sums of other stages
+    for (const std::size_t reader : list) {
+      alone = sum_of(alone, std::to_string(reader));
+      if (stage_of(reader) != home) {
+        std::string& part = others[stage_of(reader)];
+        part = sum_of(part, std::to_string(reader));
+      }
+    }
+    for (const auto& [stage, part] : others) sent = sum_of(sent, part);
+    for (const std::size_t reader : list)
+      if (stage_of(reader) == home) sent = sum_of(sent, std::to_string(reader));
+    if (sent != alone) return model.graph.layers[static_cast<std::size_t>(tensor.first)].name;
+  }
+  return {};
 }
 
 void check_frames(const plan::Plan& plan, const ResolvedModel& model, const EpochShape& epoch) {

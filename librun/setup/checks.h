@@ -45,6 +45,11 @@ std::vector<Device> devices_of_workers(const plan::Plan& plan, const Placement& 
 /// The cores of this machine, shared with the processes beside this one; of workers elsewhere none.
 CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& placement);
 
+/// The first layer with an output whose gradient the plan's stages add up in other groups than one device does,
+/// last reader first: then weights differ from one device's in rounding. Stages add those of their own readers
+/// before they send the sum. Empty: none.
+std::string regrouped_layer(const plan::Plan& plan, const ResolvedModel& model);
+
 /// Throws pp::Error (data).
 void check_frames(const plan::Plan& plan, const ResolvedModel& model, const EpochShape& epoch);
 

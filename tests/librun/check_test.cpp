@@ -10,6 +10,7 @@
 #include "libprofile/device/cuda_devices.h"
 #include "librun/data/readers.h"
 #include "librun/run.h"
+#include "librun/setup/checks.h"
 #include "tests/librun/folder.h"
 #include "tests/librun/imported_models.h"
 #include "tests/librun/models.h"
@@ -72,6 +73,31 @@ TEST_SUITE("librun/check") {
         refused_plan([](plan::Plan& plan) { plan.training.products = NarrowType::float8; }, ErrorKind::usage) ==
         "the plan has products in float8, which pp-run does not; plan from a profile of another --dtype, or "
         "take the plan elsewhere with pp-plan export");
+  }
+
+  TEST_CASE("a layer is named whose readers' gradients the stages add in other groups than one device") {
+    // One device adds those of a: ((v + k) + q). Where they are read by no more than two, any order is the
+    // same.
+    const ModelGraph graph = parse_model(R"({"format": "pp.model", "version": 1, "name": "fork",
+        "inputs": [{"name": "x", "shape": [4]}], "targets": [{"name": "y", "shape": [4]}], "layers": [
+          {"name": "a", "op": "linear", "inputs": ["x"], "attributes": {"out_features": 4}},
+          {"name": "q", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}},
+          {"name": "k", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}},
+          {"name": "v", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}},
+          {"name": "qk", "op": "add", "inputs": ["q", "k"]},
+          {"name": "qkv", "op": "add", "inputs": ["qk", "v"]}],
+        "loss": {"op": "mse", "inputs": ["qkv", "y"]}})");
+    const auto named = [&](std::vector<std::vector<std::string>> stages) {
+      plan::Plan plan;
+      for (std::vector<std::string>& layers : stages) plan.stages.emplace_back().layers = std::move(layers);
+      return run::regrouped_layer(plan, resolve(graph));
+    };
+    CHECK(named({{"a", "q", "k", "v", "qk", "qkv"}}) == "");
+    CHECK(named({{"a", "q"}, {"k", "v", "qk", "qkv"}}) == "");     // (v + k) + q
+    CHECK(named({{"a"}, {"q"}, {"k", "v", "qk", "qkv"}}) == "");   // the same
+    CHECK(named({{"a", "q", "k"}, {"v", "qk", "qkv"}}) == "");     // (v + k) + q
+    CHECK(named({{"a"}, {"q", "k"}, {"v", "qk", "qkv"}}) == "a");  // v + (k + q)
+    CHECK(named({{"a", "k", "v"}, {"q", "qk", "qkv"}}) == "a");    // (q + v) + k
   }
 
   TEST_CASE("a model that nobody compared with its module is not trained, and not inferred with") {
