@@ -16,6 +16,7 @@
 #include "apps/plan/schedule_options.h"
 #include "apps/plan/stage_table.h"
 #include "apps/plan/warnings.h"
+#include "libplan/report/sweep.h"
 #include "libplan/request/request.h"
 #include "libprofile/core/text.h"
 
