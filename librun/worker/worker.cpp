@@ -290,10 +290,10 @@ void Worker::execute(const Operation& operation, const Actions& actions) {
   located(id(), operation.op, [&] {
     job.coordinator.announce(id(), operation.op);
     if (job.options.before_op) job.options.before_op(state_.trains() ? operation.step : -1, id(), operation.op);
-    Turn turn(state_, operation);
-    for (const auto& action : actions[operation.place]) action->run(turn);
-    turn.end();
-    if (!state_.trains() || !turn.begun()) return;
+    turn_.start(operation);
+    for (const auto& action : actions[operation.place]) action->run(turn_);
+    turn_.finish();
+    if (!state_.trains() || !turn_.begun()) return;
     state_.note_bytes();
     state_.log->close();
   });

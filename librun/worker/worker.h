@@ -43,6 +43,7 @@ class Worker {
 
   WorkerState state_;
   Shared shared_;
+  Turn turn_{state_};
   Actions training_, forwards_;
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until then

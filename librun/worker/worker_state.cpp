@@ -94,11 +94,21 @@ void WorkerState::note_bytes() {
   record.saved = std::max(record.saved, kept);
 }
 
-Turn::Turn(WorkerState& state, const Operation& the_operation) : operation(the_operation), state_(state) {
-  if (operation.op.kind == plan::OpKind::tied_all_reduce) return;  // of several stages
-  const StageWiring& wiring = state.job.wiring[index(operation.op.stage)];
+void Turn::start(const Operation& next) {
+  operation = next;
+  begun_ = ended_ = false;
+  if (next.op.kind == plan::OpKind::tied_all_reduce) return;  // of several stages
+  const StageWiring& wiring = state_.job.wiring[index(next.op.stage)];
   inputs.resize(wiring.inputs.size());
   gradients.resize(wiring.outputs.size());
+}
+
+void Turn::finish() {
+  end();
+  inputs.clear();
+  gradients.clear();
+  outgoing.clear();
+  if (!state_.trains()) pass = {};
 }
 
 void Turn::begin() {

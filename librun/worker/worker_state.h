@@ -69,12 +69,17 @@ struct WorkerState {
   int epoch = 0;
 };
 
-/// An operation under way. It is busy from begin() to end(), which only the first call of each does.
+/// An operation under way, one after the other. It is busy from begin() to end(), which only the first call of
+/// each does.
 class Turn {
  public:
   using Time = WorkerState::Time;
 
-  Turn(WorkerState& state, const Operation& operation);
+  explicit Turn(WorkerState& state) : state_(state) {}
+
+  void start(const Operation& next);
+  /// Ends it, and lets go what nobody has taken.
+  void finish();
 
   void begin();
   void end();
@@ -86,7 +91,7 @@ class Turn {
   Time begun_at() const { return begun_at_; }
   Time ended_at() const { return ended_at_; }
 
-  const Operation& operation;
+  Operation operation;
   model::Tensors inputs;                  ///< of the stage; undefined where the data provide them
   std::vector<model::Tensors> gradients;  ///< per output of the stage, in descending consumer order
   model::Tensors outgoing;                ///< by tensor of the ports that send it
