@@ -85,7 +85,7 @@ TEST_SUITE("librun/check") {
           {"name": "k", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}},
           {"name": "v", "op": "linear", "inputs": ["a"], "attributes": {"out_features": 4}},
           {"name": "qk", "op": "add", "inputs": ["q", "k"]},
-          {"name": "qkv", "op": "add", "inputs": ["qk", "v"]}],
+          {"name": "qkv", "op": "add", "inputs": ["qk", "v"]}], "outputs": ["qkv"],
         "loss": {"op": "mse", "inputs": ["qkv", "y"]}})");
     const auto named = [&](std::vector<std::vector<std::string>> stages) {
       plan::Plan plan;

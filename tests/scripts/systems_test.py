@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every row of the table of 35 statements about pipeline systems has a test: a doctest case named `row N: ...` or `rows N, M: ...`, or its schedules in the table of
-promises; what says something of a training or an inference has one that runs."""
+"""Every row of the table of 35 statements about pipeline systems has a test: a doctest case or a transcript's named `row N: ...` or `rows N, M: ...`, or its schedules in
+the table of promises; what says something of a training or an inference has one that runs."""
 
 import pathlib
 import re
@@ -24,8 +24,8 @@ def built(folder: pathlib.Path) -> set[pathlib.Path]:
 
 
 def rows(folder: pathlib.Path) -> set[int]:
-    return {int(row) for file in built(folder) for rows in re.findall(r'TEST_CASE\(\s*"rows? ([\d, ]+): ', file.read_text())
-            for row in rows.split(", ")}
+    return {int(row) for file in [*built(folder), *folder.glob("apps/*.txt")]
+            for rows in re.findall(r'(?:TEST_CASE\(\s*"|^## )rows? ([\d, ]+): ', file.read_text(), re.MULTILINE) for row in rows.split(", ")}
 
 
 trained = set(re.findall(r'schedule\(\{"([\w-]+)"', FEATURES.read_text()))
