@@ -15,7 +15,7 @@ import subprocess
 import typing
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-DEVICE = pathlib.Path(__file__).resolve().parents[2] / "configs/devices/a100.json"
+DEVICE = pathlib.Path(__file__).resolve().parents[3] / "configs/devices/a100.json"
 SAMPLES, WIDTH, CLASSES = 32, 8, 4
 # In the data's order, so that the samples of a micro-batch are read at once: fewer runs of the same kind. A rank that is stopped
 # is noticed after the timeout, at the start after ten; a busy machine's fsync must take less.
