@@ -6,11 +6,14 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "libplan/cost/links.h"
 #include "libplan/price/predict.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/model/product_flops.h"
@@ -47,7 +50,24 @@ struct SampleFlops {
   double model = 0, hardware = 0, masked = 0;
 };
 
+/// The layers whose forwards the times of a profile with checkpoints hold once more.
+std::set<std::string_view> checkpointed_layers(const Plan& plan) {
+  std::set<std::string_view> names;
+  const auto said = plan.context.find("checkpoint");
+  if (said == plan.context.end()) return names;
+  const std::vector<Layer>& layers = plan.model.layers;
+  if (said->second == "attention") {
+    for (const Layer& layer : layers)
+      if (layer.op.ends_with("attention")) names.insert(layer.name);
+  } else if (said->second == "blocks") {
+    for (const Block& block : blocks_of(plan.model))
+      for (int l = block.begin; l < block.end; ++l) names.insert(layers[at(l)].name);
+  }
+  return names;
+}
+
 SampleFlops sample_flops(const Plan& plan, const ResolvedModel& model) {
+  const std::set<std::string_view> checkpointed = checkpointed_layers(plan);
   const std::vector<PassFlops> layers = product_flops(model);
   const std::vector<Passes> passes = passes_of(plan);
   std::map<std::string_view, const PassFlops*> by_name;
@@ -59,7 +79,7 @@ SampleFlops sample_flops(const Plan& plan, const ResolvedModel& model) {
       const double asked = flops.forward + (passes[s].backward ? flops.backward : 0);
       sum.model += asked;
       sum.masked += passes[s].backward ? flops.masked : flops.masked / 3;
-      sum.hardware += asked + passes[s].again() * flops.forward;
+      sum.hardware += asked + (passes[s].again() + (checkpointed.contains(layer) ? 1 : 0)) * flops.forward;
     }
     for (const std::string& layer : plan.stages[s].recompute) sum.hardware += by_name.at(layer)->forward;
   }

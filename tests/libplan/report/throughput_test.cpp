@@ -66,6 +66,20 @@ TEST_CASE("where a causal mask hides much, the share of the peak stands also wit
   CHECK(to_text(t).find("mask") == std::string::npos);
 }
 
+TEST_CASE("blocks of a profile with checkpoints count once more for the hardware") {
+  ModelGraph graph = language();
+  graph.layers[1].name = "block0.fc";
+  graph.layers[2].inputs = {"block0.fc"};
+  Plan plan = ::make_plan({.model = graph, .cuts = {2}});
+  plan.predicted.samples_per_s = 10;
+  plan.context["checkpoint"] = "blocks";
+  const Throughput t = throughput_of(plan, {});
+  CHECK(t.model_flops_per_s == near(10 * 3 * 1280));
+  CHECK(t.hardware_flops_per_s == near(10 * (3 * 1280 + 256)));
+  plan.context["checkpoint"] = "attention";
+  CHECK(throughput_of(plan, {}).hardware_flops_per_s == near(10 * 3 * 1280));
+}
+
 TEST_CASE("forwards that run again count for the hardware alone") {
   // Stage 0, with 256 of the 1280 FLOPs, runs again as a whole; or its layer fc does inside the backward.
   const double again = 10 * (3 * 1280 + 256);
