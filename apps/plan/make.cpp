@@ -308,7 +308,7 @@ void make(const MakeOptions& options, cli::Shell& shell) {
 
 namespace {
 
-/// Of a file, or of the arguments.txt and model.txt of an exported folder.
+/// What a file says, or the arguments.txt and model.txt of an exported folder.
 plan::MegatronArguments load_arguments(const std::string& path) {
   if (!std::filesystem::is_directory(path)) return cli::load(path, plan::parse_megatron_arguments);
   plan::MegatronArguments all = load_arguments(path + "/arguments.txt");

@@ -34,7 +34,7 @@ bool same_degrees(const Profile& a, const Profile& b) {
          a.expert_parallel.degree == b.expert_parallel.degree;
 }
 
-/// Of one model in one type.
+/// Profiles of one model in one type.
 void check_same_model(const PlanningCase& a, const PlanningCase& b) {
   const std::string both = both_of(a, b);
   if (a.profile.model_hash != b.profile.model_hash) {

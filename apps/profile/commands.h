@@ -8,9 +8,9 @@
 
 namespace pp::profile_tool {
 
-/// Of a chrome trace by PyTorch's profiler: `sizes` with the times of its blocks, one micro-batch size alone.
-/// `batch_size`: samples of a micro-batch; 0: as the trace's shapes say. Throws pp::Error: data for a trace
-/// without what is needed, usage where `sizes` is of another model or device.
+/// What a chrome trace by PyTorch's profiler says: `sizes` with the times of its blocks, one micro-batch size
+/// alone. `batch_size`: samples of a micro-batch; 0: as the trace's shapes say. Throws pp::Error: data for a
+/// trace without what is needed, usage where `sizes` is of another model or device.
 Profile import_kineto(std::string_view text, const Profile& sizes, int batch_size);
 
 void add_run(const cli::Command& app, cli::Shell& shell);

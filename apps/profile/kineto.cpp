@@ -252,7 +252,7 @@ TimeStat stat_of(const std::vector<Pass>& passes, std::vector<double> Pass::*tim
   return pp::profile::summarise(seconds);
 }
 
-/// Of a layer: its share of what its part takes, by the times of `sizes`.
+/// A layer's share of what its part takes, by the times of `sizes`.
 TimeStat shared(const TimeStat& part, double share) {
   return {share * part.median, share * part.low, share * part.high, part.samples};
 }

@@ -83,7 +83,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   Place make_place(const Seat& seat, int replicas, const InFlight& in_flight);
   double load_per_byte(const Seat& seat, const Gate& gate, int replicas) const;
   void add_runners(Place& place, const StageMemory& memory);
-  /// Of a stage, with the least that messages cost it: on its slowest devices.
+  /// A stage's load on its slowest devices, with the least that messages cost it.
   double own_load(int begin, int end, int replicas, const Place& on) const;
   double own_load(int begin, int end, int replicas, const Place& on, const Runner& runner) const;
   /// Seconds per update of a replica around a parameter server.
@@ -104,7 +104,7 @@ class ChainCost final : public StageCost, public ExactMemory {
   double unit_;                    ///< time of the chain's micro-batch, relative to the largest
   Exchange least_in_, least_out_;  ///< over all inner boundaries
   double least_slowness_ = 1;
-  /// Of the layers in front of each boundary, each on the device that takes least for it; empty: all devices
+  /// The layers in front of each boundary, each on the device that takes least for it; empty: all devices
   /// are of one kind.
   std::vector<double> least_compute_;
   std::vector<Place> places_;

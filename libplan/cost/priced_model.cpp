@@ -158,7 +158,7 @@ std::vector<double> kind_rates(const Profile& profile) {
 
 namespace {
 
-/// Of one kind of device.
+/// One kind of device.
 PricedModel price_kind(const Profile& profile, std::span<const int> sizes, const CurveOptions& options) {
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   const int smallest = *std::min_element(sizes.begin(), sizes.end());

@@ -41,7 +41,7 @@ struct KindCost {
 };
 /// On a device `speed` times as fast.
 KindCost at_speed(KindCost cost, double speed);
-/// Of every time the larger one, or the smaller one.
+/// The larger one of every time, or the smaller one.
 KindCost slower_of(KindCost a, KindCost b);
 KindCost faster_of(KindCost a, KindCost b);
 /// How many times as long as `least` it takes for anything, at least.

@@ -22,8 +22,8 @@ std::vector<int> cuts_of_layout(const PlanGraph& graph, const std::string& layou
 /// Values by name, without dashes; of flags empty, of several words as they stand.
 using MegatronArguments = std::map<std::string, std::string, std::less<>>;
 
-/// Of a file of arguments or a launch script: words from the first that begins with `--` on, as a shell would
-/// read them but for variables. Throws pp::Error (usage) where a value is a variable.
+/// The words of a file of arguments or a launch script, from the first that begins with `--` on, as a shell
+/// would read them but for variables. Throws pp::Error (usage) where a value is a variable.
 MegatronArguments parse_megatron_arguments(std::string_view text);
 
 /// The profile as these arguments have it: their recomputation is what it says of checkpoints. Throws pp::Error

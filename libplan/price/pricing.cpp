@@ -367,7 +367,7 @@ StageCosts price_stage(const StagePricing& pricing, int stage, int kind, double 
   return costs;
 }
 
-/// Of each pass the longer time; bytes are the same.
+/// The longer time of each pass; bytes are the same.
 void take_longer(StageCosts& costs, const StageCosts& other) {
   const auto first_of = [](const StageCosts& one) {
     return one.first.value_or(FirstTimes{one.forward, one.backward, one.weight_gradient});

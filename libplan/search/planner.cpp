@@ -159,7 +159,7 @@ void limit_devices(Plan& plan, const PlanRequest& request) {
   }
 }
 
-/// Of a device, on average; nothing where it is not known of all.
+/// A device's, on average; nothing where it is not known of all.
 std::optional<double> mean_peak(const Profile& profile, const Cluster& cluster) {
   if (profile.others.empty()) return profile.device.peak_flops_per_s;
   double sum = 0;

@@ -38,7 +38,7 @@ bool reads_data(const StageWiring& stage) {
   return std::ranges::any_of(stage.inputs, [](const StageInput& input) { return input.producer < 0; });
 }
 
-/// Of a forward that no backward follows.
+/// The instructions of a forward that no backward follows.
 void add_evaluation(List& list, const plan::Op& op, const LoweringInput& from) {
   list.push_back({evaluate, op});
   const std::size_t last = from.plan.stages.size() - 1;

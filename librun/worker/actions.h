@@ -45,7 +45,7 @@ class WorkerAction : public Action {
 /// `shared` must outlive it.
 std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shared);
 
-// Of these kinds.
+// One kind each.
 std::unique_ptr<Action> make_message(const Instruction& instruction, Shared& shared);  // messages.cpp
 std::unique_ptr<Action> make_pass(InstructionKind kind, Shared& shared);               // passes.cpp
 std::unique_ptr<Action> make_reduction(InstructionKind kind, Shared& shared);          // reductions.cpp

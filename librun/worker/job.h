@@ -109,7 +109,7 @@ struct Job {
   std::unique_ptr<RequestServer> request_server;  ///< null: no replica of another rank comes to the server
 };
 
-/// Of its workers' streams.
+/// What its workers' streams are lowered with.
 LoweringInput lowering_of(const Job& job, Direction forwards);
 
 }  // namespace pp::run

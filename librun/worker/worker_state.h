@@ -19,7 +19,7 @@
 
 namespace pp::run {
 
-/// Of its worker's thread, which makes it; what is left afterwards may be read once that has ended.
+/// Belongs to its worker's thread, which makes it; what is left afterwards may be read once that has ended.
 struct WorkerState {
   using Time = Coordinator::Clock::time_point;
 
@@ -30,11 +30,11 @@ struct WorkerState {
   bool is_first(StageId stage) const { return job.plan.stages[index(stage)].workers.front() == id; }
   /// Whose operation a message of this one comes from or goes to.
   WorkerId owner(Direction way, StageId stage, const Operation& operation) const;
-  /// Of the operation's messages in their channels (Channel::per_step).
+  /// The number of the operation's messages in their channels (Channel::per_step).
   std::int64_t number_of(const Operation& operation) const;
   /// Since the stages began their streams.
   Step step_of(const Operation& operation) const { return operation.step - range.first; }
-  /// Of the operation's update.
+  /// The learning rate of the operation's update.
   double rate(const Operation& operation) const;
   LossWeight loss_weight(const Operation& operation) {
     return loss_weights.of(operation, range.epoch_first, *feed);
@@ -46,7 +46,7 @@ struct WorkerState {
   Time await_finish() const;
   /// Throws OutOfMemory for a peak above the limit.
   void check_memory(Bytes peak) const;
-  /// Of the operation that the log has under way: its peak, which is checked; what is held behind it.
+  /// What the operation that the log has under way took at most, which is checked; what is held behind it.
   void note_peak();
   void note_bytes();
 
@@ -62,7 +62,7 @@ struct WorkerState {
   // While the thread serves.
   DataFeed* feed = nullptr;
   OperationLog* log = nullptr;
-  // Of the command.
+  // What the command says.
   Direction direction = Direction::activation;  ///< of what forwards send; evaluation: no backward follows
   const Owners* owners = nullptr;
   StepRange range;
