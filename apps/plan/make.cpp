@@ -328,6 +328,16 @@ void price(MakeOptions options, const std::string& arguments, cli::Shell& shell)
   make(options, shell);
 }
 
+/// What is said of the plan, and from which runs its times are corrected.
+void add_report_options(const cli::Command& command, MakeOptions& options) {
+  command
+      .add_flag("--explain", options.explain,
+                "after the table: what decides the step, how sure that is, what would help")
+      .group("Search");
+  add_calibrate_option(command, options.reports);
+  add_budget_options(command, options.budget);
+}
+
 }  // namespace
 
 void add_price(const cli::Command& app, cli::Shell& shell) {
@@ -361,12 +371,7 @@ void add_price(const cli::Command& app, cli::Shell& shell) {
       .check(cli::whole_number(1))
       .group("Search");
   add_basic_options(command, options->request);
-  command
-      .add_flag("--explain", options->explain,
-                "after the table: what decides the step, how sure that is, what would help")
-      .group("Search");
-  add_calibrate_option(command, options->reports);
-  add_budget_options(command, options->budget);
+  add_report_options(command, *options);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan price profile.json --cluster dgx-h100 --arguments launch",
       "pp-plan price profile.json --cluster dgx-h100 --nodes 4 --arguments pretrain.sh --explain",
@@ -400,12 +405,7 @@ void add_make(const cli::Command& app, cli::Shell& shell) {
       .type_name("NAME")
       .group("Search");
   add_trainer_option(command, options->trainer);
-  command
-      .add_flag("--explain", options->explain,
-                "after the table: what decides the step, how sure that is, what would help")
-      .group("Search");
-  add_calibrate_option(command, options->reports);
-  add_budget_options(command, options->budget);
+  add_report_options(command, *options);
   add_peer_options(command, options->peer);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",

@@ -19,9 +19,9 @@ class ForwardPass final : public WorkerAction {
     const LossWeight weight = has_loss ? state_.loss_weight(operation) : LossWeight{};
     turn.begin();
     state_.feed->fill(operation, turn.inputs, state_.memory);
-    stage.predict_for_forward(state_.step_of(turn.operation), state_.rate(operation));
+    stage.predict_for_forward(state_.step_of(operation), state_.rate(operation));
     const Keep keep = operation.run_again || operation.alone ? Keep::inputs : Keep::graphs;
-    turn.outgoing = stage.forward(pass, state_.step_of(turn.operation), turn.inputs, state_.key(operation),
+    turn.outgoing = stage.forward(pass, state_.step_of(operation), turn.inputs, state_.key(operation),
                                   state_.generator, keep, weight.label_shares);
     if (has_loss) state_.log->add_loss(stage.loss(pass), weight);
     if (shared_.swapping) return;  // the inputs are stashed
@@ -47,7 +47,7 @@ class RecomputePass final : public WorkerAction {
     state_.feed->fill(operation, turn.inputs, state_.memory);
     stage.predict_for_backward(state_.rate(operation));
     if (shared_.swapping) {
-      stage.forward(pass, state_.step_of(turn.operation), turn.inputs, state_.key(operation), state_.generator,
+      stage.forward(pass, state_.step_of(operation), turn.inputs, state_.key(operation), state_.generator,
                     Keep::graphs, std::move(label_shares));
     } else {
       stage.recompute(pass, turn.inputs, state_.key(operation), state_.generator, std::move(label_shares));

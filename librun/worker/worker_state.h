@@ -85,7 +85,7 @@ class Turn {
   void end();
   /// The same of work that was waited for.
   void end(Time begin, Time end);
-  /// Of that much work until now, when the device is done: waiting for others is not busy.
+  /// The same of that much work, until the device is done: waiting for others is not busy.
   void end_after(Seconds elapsed);
   bool begun() const { return begun_; }
   Time begun_at() const { return begun_at_; }

@@ -264,6 +264,35 @@ TEST_CASE("Megatron: models that are no row of equal blocks, and cuts through on
             .find("it takes a row of two or more equal blocks (names such as") != std::string::npos);
 }
 
+TEST_CASE("all: weights that live on the host are refused") {
+  Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
+  plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
+  for (const auto write : {export_torch_pipelining, export_megatron, export_megatron_bridge, export_verl,
+                           export_deepspeed, export_torchtitan, export_automodel}) {
+    CHECK(refusal([&] { write(plan, Losses::leave_out); }).find(" keeps weights on the host") !=
+          std::string::npos);
+    CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
+              .ends_with(detail::kLimits));
+  }
+}
+
+TEST_CASE("a memory limit that is no number of bytes is the plan's fault") {
+  Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
+  plan.predicted.workers.resize(4);
+  for (Device& device : plan.devices) device.memory = Bytes(80LL << 30);
+  plan.context["memory_limit_bytes"] = "lots";
+  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }) ==
+        "context, memory_limit_bytes: \"lots\" is no value of this option; leave the entry out");
+}
+
+TEST_CASE("processes: the GPUs that the plan uses on each node") {
+  Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
+  plan.tensor_degree = 2;
+  plan.devices[2].node = plan.devices[3].node = "b";
+  CHECK(detail::processes_of(plan, "test").nodes == 2);
+  CHECK(detail::processes_of(plan, "test").per_node == 4);
+}
+
 }  // namespace pp::plan::trainer_export_test
 
 TEST_SUITE_END();

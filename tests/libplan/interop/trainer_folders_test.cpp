@@ -6,7 +6,6 @@
 
 #include "libplan/interop/block_row.h"
 #include "libplan/interop/trainer_export.h"
-#include "libprofile/core/index.h"
 #include "tests/libplan/interop/exports.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"
@@ -65,7 +64,7 @@ std::string megatron(const Plan& plan, Losses losses = Losses::refuse) {
   return file(export_megatron(plan, losses), "arguments.txt");
 }
 
-/// Block `block` of the plan runs these of its layers again.
+/// The plan recomputes these layers of a block.
 void run_again(Plan& plan, int block, const std::vector<std::string>& names) {
   plan.schedule.recompute = RecomputePolicy::per_stage;
   for (const std::string& name : names) {
@@ -76,7 +75,6 @@ void run_again(Plan& plan, int block, const std::vector<std::string>& names) {
 }
 
 const std::vector<std::string> kAll{"norm", "attention", "up", "act", "down"};
-
 }  // namespace
 
 TEST_CASE("sizes of a language model are read off its layers") {
@@ -595,34 +593,6 @@ TEST_CASE("each trainer: what a plan counts on is in its files, or named as lost
       }
     }
   }
-}
-
-TEST_CASE("all: weights that live on the host are refused") {
-  Plan plan = plan_of(3, {1}, {2, 2});
-  plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
-  for (const auto write : {export_torch_pipelining, export_megatron, export_megatron_bridge, export_verl,
-                           export_deepspeed, export_torchtitan, export_automodel}) {
-    CHECK(has(refusal([&] { write(plan, Losses::leave_out); }), " keeps weights on the host"));
-    CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
-              .ends_with(detail::kLimits));
-  }
-}
-
-TEST_CASE("a memory limit that is no number of bytes is the plan's fault") {
-  Plan plan = plan_of(3, {1}, {2, 2});
-  plan.predicted.workers.resize(4);
-  for (Device& device : plan.devices) device.memory = Bytes(80LL << 30);
-  plan.context["memory_limit_bytes"] = "lots";
-  CHECK(refusal([&] { export_megatron(plan, Losses::refuse); }) ==
-        "context, memory_limit_bytes: \"lots\" is no value of this option; leave the entry out");
-}
-
-TEST_CASE("processes: the GPUs that the plan uses on each node") {
-  Plan plan = plan_of(3, {1}, {2, 2});
-  plan.tensor_degree = 2;
-  plan.devices[2].node = plan.devices[3].node = "b";
-  CHECK(detail::processes_of(plan, "test").nodes == 2);
-  CHECK(detail::processes_of(plan, "test").per_node == 4);
 }
 
 }  // namespace pp::plan::trainer_folders_test
