@@ -9,7 +9,6 @@
 #include <set>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 #include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
@@ -53,11 +52,10 @@ class BestFirst {
   }
 
  private:
-  /// What is open.
+  // What is open.
   struct Case {
     std::unique_ptr<OpenCase> open;
     MachinePart* part;
-    bool looked = false;  ///< at its points: what they misjudge is left
   };
   struct Candidate {
     Finalist finalist;
@@ -68,8 +66,8 @@ class BestFirst {
     std::size_t priced;
     int devices;
   };
-  using Open = std::variant<Case, Candidate, Start>;
   /// By the least step that may come of each, in turn where equal.
+  template <class Open>
   using Queue = std::map<std::pair<double, std::int64_t>, Open>;
 
   SearchProgress progress() const {
@@ -78,28 +76,49 @@ class BestFirst {
     return progress;
   }
 
-  void push(double least, Open open) { open_.emplace(std::pair(least, next_++), std::move(open)); }
+  template <class Open>
+  void push(Queue<Open>& queue, double least, Open open) {
+    queue.emplace(std::pair(least, next_++), std::move(open));
+  }
+  template <class Open>
+  static double least(const Queue<Open>& queue) {
+    return queue.empty() ? kInfinity : queue.begin()->first.first;
+  }
 
-  /// What is first until there is a plan: a partition, then what has short searches.
-  Queue::iterator promising() {
-    const auto rank = [](const auto& entry) {
-      const auto* const one = std::get_if<Case>(&entry.second);
-      return one == nullptr ? 0 : dynamic_cast<const ChainCase*>(one->open.get()) != nullptr ? 1 : 2;
+  /// What is searched first until there is a plan: what has short searches.
+  Queue<Case>::iterator promising() {
+    const auto is_long = [](const auto& entry) {
+      return dynamic_cast<const ChainCase*>(entry.second.open.get()) == nullptr;
     };
-    return std::ranges::min_element(open_, {}, rank);
+    return std::ranges::min_element(cases_, {}, is_long);
+  }
+
+  /// A partition that promises more than the best plan goes before searches that take long: they take less time
+  /// with a better plan.
+  bool candidate_is_next() const {
+    const double promised = least(candidates_);
+    const double others = std::min(least(cases_), least(starts_));
+    const bool dives = !is_small(graph_.size(), all_) && promised < shortlist_.best();
+    return !candidates_.empty() && (dives || promised <= others);
   }
 
   /// False: nothing is left that may win.
   bool step() {
     const int fewer = next_part();
-    const double least = fewer > 0 ? work_ / fewer : kInfinity;
-    const bool first = open_.empty() || (least < open_.begin()->first.first && shortlist_.best() < kInfinity);
-    if (fewer > 0 && first && least < shortlist_.best()) return add_part(fewer), true;
-    if (open_.empty()) return add_drawn_orders();
-    const auto node = open_.extract(shortlist_.best() < kInfinity ? open_.begin() : promising());
-    if (auto* const one = std::get_if<Case>(&node.mapped())) visit(std::move(*one), node.key().first);
-    if (auto* const one = std::get_if<Candidate>(&node.mapped())) visit(std::move(*one));
-    if (const auto* const one = std::get_if<Start>(&node.mapped())) visit(*one);
+    const double of_fewer = fewer > 0 ? work_ / fewer : kInfinity;
+    const double of_open = std::min({least(cases_), least(candidates_), least(starts_)});
+    const bool none = cases_.empty() && candidates_.empty() && starts_.empty();
+    const bool first = none || (of_fewer < of_open && shortlist_.best() < kInfinity);
+    if (fewer > 0 && first && of_fewer < shortlist_.best()) return add_part(fewer), true;
+    if (none) return add_drawn_orders();
+    if (candidate_is_next()) {
+      price_candidates();
+    } else if (cases_.empty() || (!starts_.empty() && least(starts_) <= least(cases_))) {
+      climb(starts_.extract(starts_.begin()).mapped());
+    } else {
+      const auto node = cases_.extract(shortlist_.best() < kInfinity ? cases_.begin() : promising());
+      visit(std::move(node.mapped()), node.key().first);
+    }
     return true;
   }
 
@@ -110,55 +129,53 @@ class BestFirst {
     // What cannot win is still listed.
     const double limit = open.bound() <= best || shortlist_.is_full() ? best : shortlist_.far();
     // A closer look is for what comes near the best, and a search for what is not far from it.
-    const double far = (one.looked ? kNear : kFar) * best;
+    const bool misjudged = open.misjudges();
+    const double far = (misjudged ? kNear : kFar) * best;
     try {
       if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
-      if (open.refine(best)) return push(open.bound(), std::move(one));
+      if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
+      if (!open.has_next()) return close(open);
       std::vector<Finalist> found =
           open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
-      if (found.empty()) return close(open);
-      double promised = kInfinity;
+      double promised = found.empty() ? least : kInfinity;
       for (Finalist& finalist : found) {
         const double may_be = std::max(finalist.estimate, finalist.bound);
         promised = std::min(promised, may_be);
-        push(may_be, Candidate{std::move(finalist), devices_, one.looked});
+        push(candidates_, may_be, Candidate{std::move(finalist), devices_, misjudged});
       }
-      found_ = one.looked = true;
-      push(promised, std::move(one));
+      found_ |= !found.empty();
+      push(cases_, promised, std::move(one));
     } catch (const SearchStopped&) {
       stopped_ = true;
-      push(open.bound(), std::move(one));
+      push(cases_, open.bound(), std::move(one));
     }
   }
 
-  /// With those that follow, as long as they are candidates, too.
-  void visit(Candidate one) {
+  void price_candidates() {
     constexpr std::size_t kMost = 8;
     std::vector<Finalist> finalists;
     std::vector<int> devices;
-    const auto take = [&](Candidate& candidate) {
-      if (!shortlist_.takes(candidate.finalist, candidate.devices, candidate.misjudged)) return;
-      finalists.push_back(std::move(candidate.finalist));
-      devices.push_back(candidate.devices);
-    };
-    take(one);
-    while (finalists.size() < kMost && !open_.empty()) {
-      auto* const next = std::get_if<Candidate>(&open_.begin()->second);
-      if (next == nullptr) break;
-      take(*next);
-      open_.erase(open_.begin());
+    while (finalists.size() < kMost && candidate_is_next()) {
+      Candidate one = std::move(candidates_.extract(candidates_.begin()).mapped());
+      if (!shortlist_.takes(one.finalist, one.devices, one.misjudged)) continue;
+      finalists.push_back(std::move(one.finalist));
+      devices.push_back(one.devices);
     }
     for (std::size_t begin = 0; begin < finalists.size();) {
       const std::size_t before = shortlist_.priced().size();
       const int here = devices[begin];
       begin += shortlist_.price_some(std::span(finalists).subspan(begin));
-      for (std::size_t i = before; i < shortlist_.priced().size(); ++i) {
-        push(shortlist_.priced()[i].ranked_step(), Start{i, here});
-      }
+      add_starts(before, here);
     }
   }
 
-  void visit(const Start& one) {
+  /// Plans that were priced from `first` on.
+  void add_starts(std::size_t first, int devices) {
+    for (std::size_t i = first; i < shortlist_.priced().size(); ++i)
+      push(starts_, shortlist_.priced()[i].ranked_step(), Start{i, devices});
+  }
+
+  void climb(const Start& one) {
     devices_ = one.devices;
     shortlist_.climb(one.priced, one.devices);
   }
@@ -182,7 +199,7 @@ class BestFirst {
   /// The most devices that are worth a search and had none; 0: none. What fits on no number of devices does not
   /// fit on fewer, unless plans use all of them.
   int next_part() const {
-    const bool nothing_fits = open_.empty() && !found_ && !any_placed_;
+    const bool nothing_fits = cases_.empty() && !found_ && !any_placed_;
     if (nothing_fits && !request_.even_nodes) return 0;
     int devices = least_part_ - 1;
     while (devices > 0 && !is_worth_searching(devices)) --devices;
@@ -214,7 +231,7 @@ class BestFirst {
     for (std::unique_ptr<OpenCase>& open : open_cases(part, std::move(one))) {
       if (chain) merged_.push_back(static_cast<ChainCase*>(open.get()));
       const double bound = open->bound();
-      push(bound, Case{std::move(open), &part});
+      push(cases_, bound, Case{std::move(open), &part});
     }
   }
 
@@ -260,8 +277,8 @@ class BestFirst {
 
   /// Something to answer with: what is open is priced until a plan fits, then what takes no long search.
   void finish() {
-    for (auto& [key, open] : open_) {
-      if (auto* const one = std::get_if<Candidate>(&open)) answer({std::move(one->finalist)});
+    for (auto& [key, one] : std::exchange(candidates_, {})) {
+      answer({std::move(one.finalist)});
       if (shortlist_.best() < kInfinity) return;
     }
     answer(Quick::anything);
@@ -273,8 +290,8 @@ class BestFirst {
     int looks = 50'000;  // a probe takes one for every layer
     const StopSign enough{[&] { return --looks > 0; }};
     try {
-      for (auto open = open_.begin(); open != open_.end() && shortlist_.best() == kInfinity; ++open)
-        if (const auto* const one = std::get_if<Case>(&open->second)) answer(one->open->quick(how, enough));
+      for (auto one = cases_.begin(); one != cases_.end() && shortlist_.best() == kInfinity; ++one)
+        answer(one->second.open->quick(how, enough));
     } catch (const SearchStopped&) {
     }
   }
@@ -285,24 +302,20 @@ class BestFirst {
     for (Finalist& finalist : finalists) {
       if (shortlist_.best() < kInfinity) {
         const double may_be = std::max(finalist.estimate, finalist.bound);
-        push(may_be, Candidate{std::move(finalist), all_, false});
+        push(candidates_, may_be, Candidate{std::move(finalist), all_, false});
         continue;
       }
       if (!shortlist_.takes(finalist, all_, false)) continue;
       const std::size_t before = shortlist_.priced().size();
       shortlist_.price_some(std::span(&finalist, 1));
-      for (std::size_t i = before; i < shortlist_.priced().size(); ++i)
-        push(shortlist_.priced()[i].ranked_step(), Start{i, all_});
+      add_starts(before, all_);
     }
   }
 
   SearchOutcome outcome() {
     outcome_.cut_short = stopped_ || shortlist_.cut_short();
     outcome_.bound = closed_;
-    for (const auto& [key, open] : open_) {
-      if (const auto* const one = std::get_if<Case>(&open))
-        outcome_.bound = std::min(outcome_.bound, one->open->proven());
-    }
+    for (const auto& [key, one] : cases_) outcome_.bound = std::min(outcome_.bound, one.open->proven());
     const bool equal = equal_memories(cluster_, request_);
     if (parts_.front().free_order && equal) outcome_.bound_holds = "any layer order";
     outcome_.orders = static_cast<int>(orders_.size());
@@ -334,7 +347,9 @@ class BestFirst {
   StopSign stop_;
   std::list<PlanRequest> requests_;
   std::list<MachinePart> parts_;
-  Queue open_;
+  Queue<Case> cases_;
+  Queue<Candidate> candidates_;
+  Queue<Start> starts_;
   std::int64_t next_ = 0;
   std::vector<ChainCase*> merged_;  ///< PlanCase::search
   bool equal_places_;

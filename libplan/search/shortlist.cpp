@@ -24,9 +24,7 @@ constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, abo
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
 constexpr std::size_t kAtOnce = 8;                  ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kClimbed = 400'000;          ///< operations simulated by the climbs of one schedule
-constexpr std::int64_t kClimbedSmall = 2'000'000;   ///< the same of small models
-constexpr std::int64_t kClimbedPlaced = 2'000'000;  ///< of one that places its stages
+constexpr std::int64_t kClimbed = 2'000'000;        ///< operations simulated by the climbs of one schedule
 constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
 constexpr double kAgain = 4. / 3;   ///< what running all again costs, backward being about twice a forward
 
@@ -303,16 +301,13 @@ Shortlist::Shape Shortlist::shape(const Finalist& finalist) {
 void Shortlist::climb(std::size_t start, int devices) {
   const Finalist& before = priced_[start];
   if (before.prediction.step.count() > far(before) || before.bound > best_of(*before.schedule)) return;
-  const std::int64_t most = before.placed                      ? kClimbedPlaced
-                            : is_small(graph_.size(), devices) ? kClimbedSmall
-                                                               : kClimbed;
   // What one search finds is alike, and leads to the same neighbours: each has a part of its own.
   const std::int64_t parts = before.placed ? 2 : 6;
   const RecomputeMode mode = std::get<RecomputeMode>(shape(before));
   const int machine = before.placed ? 0 : devices;
-  std::int64_t& left = climbs_.try_emplace({before.schedule, machine, {}, 0, {}}, most).first->second;
+  std::int64_t& left = climbs_.try_emplace({before.schedule, machine, {}, 0, {}}, kClimbed).first->second;
   std::int64_t& part =
-      climbs_.try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, most / parts)
+      climbs_.try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, kClimbed / parts)
           .first->second;
   std::int64_t operations = std::min(left, part);
   if (operations <= 0 || !tried_.insert(shape(before)).second) return;

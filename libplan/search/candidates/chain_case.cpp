@@ -110,28 +110,56 @@ void ChainCase::include(double objective, bool listed) {
 }
 
 std::vector<Finalist> ChainCase::next(const Worth& worth) {
-  if (looked_ == Looked::everywhere) return {};
-  if (looked_ == Looked::at_points) {
-    looked_ = Looked::everywhere;
-    const bool whole = part_.whole && one_.devices.positions.size() == part_.cluster.devices.size();
-    return whole && least_.feasible()
-               ? finalists(find_misjudged(what_, one_.space, costs_, worth.bound, worth.flat))
-               : std::vector<Finalist>();
-  }
-  looked_ = Looked::at_points;
+  if (looked_ == Looked::everywhere || looked_ == Looked::at_points)
+    return std::exchange(looked_, Looked::everywhere) == Looked::at_points ? misjudged(worth)
+                                                                           : std::vector<Finalist>();
   std::vector<Finalist> found;
-  if (least_.feasible() || bound_ <= worth.bound) {
-    const Partition bound_plan = one_.space.aligned ? Partition() : least_.partition;
-    found = finalists(find_candidates(what_, one_.space, costs_, bound_plan, below(worth.flat, false)));
-    for (const Finalist& finalist : found) include(finalist.estimate, false);
+  const std::vector<DeviceLists::List>& lists = part_.lists.of(one_);
+  const bool first = std::exchange(looked_, Looked::without_lists) == Looked::no;
+  if (first) {
+    found = without_lists(worth);
+    if (!one_.space.aligned && !lists.empty()) listed_ = listed_spaces(one_);
+    least_listed_.assign(lists.size(), kInfinity);
+    most_listed_ = below(worth.listed, true);
   }
-  if (one_.space.aligned) return found;
-  for (const auto& [partition, devices, estimate] :
-       ordered_candidates(one_, part_.cluster, part_.request, part_.lists, below(worth.listed, true))) {
+  // Lists of small models are quickly searched, others one by one.
+  const std::size_t turns = listed_.size() * lists.size();
+  const bool quickly = is_small(one_.chain.size(), part_.devices());
+  for (std::size_t end = quickly ? turns : first ? 0 : turn_ + 1; turn_ < end; ++turn_)
+    std::ranges::move(on_list(turn_ % lists.size(), listed_[turn_ / lists.size()], worth),
+                      std::back_inserter(found));
+  found_ |= !found.empty();
+  if (turn_ < turns) return found;
+  looked_ = found_ ? Looked::at_points : Looked::everywhere;
+  if (turns > 0) include(*std::ranges::min_element(least_listed_), true);
+  return found;
+}
+
+std::vector<Finalist> ChainCase::without_lists(const Worth& worth) {
+  if (!least_.feasible() && bound_ > worth.bound) return {};
+  const Partition bound_plan = one_.space.aligned ? Partition() : least_.partition;
+  std::vector<Finalist> found =
+      finalists(find_candidates(what_, one_.space, costs_, bound_plan, below(worth.flat, false)));
+  for (const Finalist& finalist : found) include(finalist.estimate, false);
+  return found;
+}
+
+std::vector<Finalist> ChainCase::on_list(std::size_t list, const SearchSpace& space, const Worth& worth) {
+  std::vector<Finalist> found;
+  double& least = least_listed_[list];
+  const double near = std::min({most_listed_, worth.listed, kNear * least});
+  for (const auto& [partition, devices, estimate] : ordered_candidates(
+           one_, part_.cluster, part_.request, part_.lists.of(one_)[list], space, near)) {
     add(found, {partition, estimate, bound_, Origin::device_list}, devices);
-    include(estimate, true);
+    least = std::min(least, estimate);
   }
   return found;
+}
+
+std::vector<Finalist> ChainCase::misjudged(const Worth& worth) {
+  const bool whole = part_.whole && one_.devices.positions.size() == part_.cluster.devices.size();
+  if (!whole || !least_.feasible()) return {};
+  return finalists(find_misjudged(what_, one_.space, costs_, worth.bound, worth.flat));
 }
 
 std::vector<Finalist> ChainCase::quick(Quick how, const StopSign& stop) {

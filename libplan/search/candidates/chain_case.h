@@ -15,12 +15,14 @@ class ChainCase : public OpenCase {
   void add(const ScheduleRow& schedule) { schedules_.push_back(&schedule); }
 
   bool refine(double best) override;
+  bool has_next() const override { return looked_ != Looked::everywhere; }
+  bool misjudges() const override { return looked_ == Looked::at_points; }
   std::vector<Finalist> next(const Worth& worth) override;
   std::vector<Finalist> quick(Quick how, const StopSign& stop) override;
 
  private:
   enum class Refined { no, in_part, fully };
-  enum class Looked { no, at_points, everywhere };
+  enum class Looked { no, without_lists, at_points, everywhere };
   void refine_fully(double best);
   /// What no layer order of the whole machine undercuts, if that is below `enough`.
   void prove_any_order(double enough);
@@ -29,6 +31,9 @@ class ChainCase : public OpenCase {
   /// plan.
   double below(double worth, bool listed) const;
   void include(double objective, bool listed);
+  std::vector<Finalist> without_lists(const Worth& worth);
+  std::vector<Finalist> on_list(std::size_t list, const SearchSpace& space, const Worth& worth);
+  std::vector<Finalist> misjudged(const Worth& worth);
   /// Under each schedule, on the devices that the request's placement gives it.
   void add(std::vector<Finalist>& found, const Candidate& candidate, std::vector<int> devices) const;
   std::vector<Finalist> finalists(const std::vector<Candidate>& candidates) const;
@@ -42,6 +47,11 @@ class ChainCase : public OpenCase {
   BottleneckResult least_;
   Refined refined_ = Refined::no;
   Looked looked_ = Looked::no;
+  std::vector<SearchSpace> listed_{};   ///< what is searched on each list
+  std::size_t turn_ = 0;                ///< lists that were, in all spaces
+  std::vector<double> least_listed_{};  ///< objective on each list
+  double most_listed_ = 0;              ///< objective that is worth a search on any of them
+  bool found_ = false;                  ///< a partition
 };
 
 }  // namespace pp::plan

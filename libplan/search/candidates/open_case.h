@@ -69,8 +69,10 @@ class OpenCase {
   const std::optional<Error>& refusal() const { return refusal_; }
   /// Makes the bound dearer, or leaves it as it is: false.
   virtual bool refine(double best) = 0;
-  /// Its next partitions, not priced; none: there is nothing more to look for. SearchStopped ends it, and its
-  /// bounds still hold.
+  /// Whether there is more to look for, and whether that is what its objective may misjudge alone.
+  virtual bool has_next() const = 0;
+  virtual bool misjudges() const = 0;
+  /// Its next partitions, not priced, if they are worth it. SearchStopped ends it, and its bounds still hold.
   virtual std::vector<Finalist> next(const Worth& worth) = 0;
   virtual std::vector<Finalist> quick(Quick, const StopSign&) { return {}; }
 

@@ -44,8 +44,9 @@ LoadOptions load_options(const PlanCase& one, const PlanRequest& request, LoadKi
 class OrderSearch {
  public:
   OrderSearch(const PlanCase& one, const Cluster& cluster, const PlanRequest& request,
-              const DeviceLists::List& list)
+              const DeviceLists::List& list, const SearchSpace& space)
       : one_(one),
+        space_(space),
         cluster_(cluster),
         request_(request),
         bytes_(usable_bytes(cluster, request, one.devices.shared)),
@@ -74,17 +75,18 @@ class OrderSearch {
 
  private:
   void add_points(double near, std::vector<OrderedCandidate>& found) {
-    for (Point& point : search_points(one_.space, objective_, &objective_, near).points)
+    for (Point& point : search_points(space_, objective_, &objective_, near).points)
       add(std::move(point.partition), found);
   }
 
   void add_least_load(const ChainCost& cost, double near, std::vector<OrderedCandidate>& found) {
-    if (near < kInfinity && !test_labels(one_.space, cost, nullptr, near, Sums::ignore).feasible()) return;
-    BottleneckResult best = search_least_load(one_.space, cost, &cost, near);
+    if (near < kInfinity && !test_labels(space_, cost, nullptr, near, Sums::ignore).feasible()) return;
+    BottleneckResult best = search_least_load(space_, cost, &cost, near);
     if (best.feasible()) add(std::move(best.partition), found);
   }
 
   const PlanCase& one_;
+  const SearchSpace& space_;
   const Cluster& cluster_;
   const PlanRequest& request_;
   const std::vector<std::int64_t> bytes_;
@@ -107,6 +109,21 @@ DeviceLists::List list_of(std::vector<int> order, Neighbours view, const PlanCas
   for (const int position : order) bytes.push_back(usable[at(position)]);
   Seats seats = listed_seats({cluster, order, bytes}, one.devices.speed, one.devices.limit.context, view);
   return {std::move(order), std::make_shared<const Seats>(std::move(seats))};
+}
+
+/// Of each of these boundaries, whether less crosses it than the nearest ones on both sides that differ.
+std::vector<char> lower_than_both_sides(const Chain& chain, const std::vector<int>& boundaries) {
+  std::vector<double> bytes;
+  for (const int k : boundaries) bytes.push_back(chain.cut_activation[at(k)] + chain.cut_gradient[at(k)]);
+  std::vector<char> low(bytes.size(), 0);
+  for (std::size_t begin = 0, end = 0; begin < bytes.size(); begin = end) {
+    while (end < bytes.size() && bytes[end] == bytes[begin]) ++end;
+    const bool falls = begin == 0 || bytes[begin - 1] > bytes[begin];
+    const bool rises = end == bytes.size() || bytes[end] > bytes[begin];
+    std::fill(low.begin() + static_cast<std::ptrdiff_t>(begin),
+              low.begin() + static_cast<std::ptrdiff_t>(end), static_cast<char>(falls && rises));
+  }
+  return low;
 }
 
 /// Whom stages hand over to by reference: both views where they differ.
@@ -134,9 +151,10 @@ const std::vector<DeviceLists::List>& DeviceLists::of(const PlanCase& one) {
 }
 
 std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
-                                                 const PlanRequest& request, DeviceLists& lists, double near) {
+                                                 const PlanRequest& request, const DeviceLists::List& list,
+                                                 const SearchSpace& space, double near) {
   std::vector<OrderedCandidate> found;
-  for (const DeviceLists::List& list : lists.of(one)) OrderSearch(one, cluster, request, list).run(near, found);
+  OrderSearch(one, cluster, request, list, space).run(near, found);
   const bool may_be_fresh = request.placement == Placement::automatic || request.placement == Placement::fresh;
   if (found.empty() || !may_be_fresh) return found;
   std::vector<OrderedCandidate> fresh;
@@ -145,13 +163,28 @@ std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Clus
   for (const OrderedCandidate& candidate : found) {
     const std::vector<int> positions = place_fresh(cluster, replicas_of(candidate.partition));
     if (positions == candidate.devices) continue;
-    const DeviceLists::List list =
+    const DeviceLists::List seats =
         list_of(order_of(positions, cluster.devices.size()), view, one, cluster, bytes);
-    OrderSearch(one, cluster, request, list).add(candidate.partition, fresh);
+    OrderSearch(one, cluster, request, seats, space).add(candidate.partition, fresh);
   }
   if (request.placement == Placement::fresh) return fresh;
   std::ranges::move(fresh, std::back_inserter(found));
   return found;
+}
+
+std::vector<SearchSpace> listed_spaces(const PlanCase& one) {
+  std::vector<SearchSpace> spaces{one.space};
+  std::vector<int> open;
+  for (int k = 1; k < one.space.layers; ++k)
+    if (one.space.may_cut(k)) open.push_back(k);
+  const std::vector<char> low = lower_than_both_sides(one.chain, open);
+  if (is_small(one.space.layers, one.space.devices) || 2 * std::ranges::count(low, 1) > std::ssize(open))
+    return spaces;
+  SearchSpace first = one.space;
+  first.cut_allowed.assign(at(one.space.layers + 1), 0);
+  for (std::size_t i = 0; i < open.size(); ++i) first.cut_allowed[at(open[i])] = low[i];
+  spaces.insert(spaces.begin(), std::move(first));
+  return spaces;
 }
 
 double ordered_bound(const PlanCase& one, const Cluster& cluster, const PlanRequest& request, double flat,

@@ -41,10 +41,15 @@ class DeviceLists {
   std::map<Key, std::vector<List>> lists_;
 };
 
-/// For every list of the case: the Pareto points of the step, or the best period; all keep to each device's
-/// memory. Nothing of a list on which no objective is within `near`.
+/// On one list of the case, in this part of its space: the Pareto points of the step, or the best period; all
+/// keep to each device's memory. Nothing when no objective is within `near`.
 std::vector<OrderedCandidate> ordered_candidates(const PlanCase& one, const Cluster& cluster,
-                                                 const PlanRequest& request, DeviceLists& lists, double near);
+                                                 const PlanRequest& request, const DeviceLists::List& list,
+                                                 const SearchSpace& space, double near);
+
+/// What is searched of the case on each list, one after the other: at first, where that leaves out half of the
+/// boundaries, only those at which less crosses than on both sides, such as the ends of blocks.
+std::vector<SearchSpace> listed_spaces(const PlanCase& one);
 
 /// Seconds per step or micro-batch that no plan of the case undercuts, whatever devices its stages get; where
 /// that is not below `enough`, any bound that is not. Where no order matters, and for cases that leave devices

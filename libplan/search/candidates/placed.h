@@ -43,6 +43,8 @@ class PlacedCase : public OpenCase {
   PlacedCase(MachinePart& part, std::shared_ptr<const PlanCase> one, const PlacedVariant& variant);
 
   bool refine(double best) override;
+  bool has_next() const override { return !looked_ || refuted_; }
+  bool misjudges() const override { return looked_; }
   /// One finalist with all partitions to start from.
   std::vector<Finalist> next(const Worth& worth) override;
 
