@@ -87,6 +87,33 @@ TEST_CASE("no option forced to any value gives a faster plan than one that is le
   CHECK(compared > 100);
 }
 
+TEST_CASE("a search over unequal devices that ends early has a plan near that of the whole search") {
+  // 40 blocks of five layers, at whose ends the least crosses, on two nodes of two kinds.
+  test::ProfileSpec spec{.layers = {}, .edges = {}, .sizes = {1}};
+  for (int l = 0; l < 200; ++l)
+    spec.layers.push_back({1 + 0.1 * (l % 5), 2, 2'000'000, l % 5 == 4 ? 200'000 : 900'000, 1'500'000});
+  const Profile profile = test::make_profile(spec);
+  Cluster cluster = test::make_cluster(12, 1e9);
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
+    cluster.devices[d].speed = d < 6 ? 1 : 0.6;
+    cluster.devices[d].memory = Bytes(d < 6 ? 900'000'000 : 500'000'000);
+  }
+  PlanRequest request;
+  request.mini_batch = 48;
+  request.micro_batches = 48;
+  request.schedule = "1f1b";
+  int looks = 0;
+  request.observer = [&](const SearchProgress&) { return ++looks > 0; };
+  const double whole = step_within(profile, cluster, request);
+  const int part = looks / 2;
+  looks = 0;
+  request.observer = [&](const SearchProgress&) { return ++looks < part; };
+  const double early = step_within(profile, cluster, request);
+  CAPTURE(part);
+  CAPTURE(whole);
+  CHECK(early <= 1.05 * whole);
+}
+
 }  // namespace pp::plan
 
 TEST_SUITE_END();
