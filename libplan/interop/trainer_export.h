@@ -43,6 +43,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses);
 /// as for Megatron-LM.
 TrainerExport export_megatron_bridge(const Plan& plan, Losses losses);
 TrainerExport export_verl(const Plan& plan, Losses losses);
+TrainerExport export_nemo_rl(const Plan& plan, Losses losses);
 
 /// For DeepSpeed: `ds_config.json`, `partition.toml`, README.md. Throws as export_torch_pipelining().
 TrainerExport export_deepspeed(const Plan& plan, Losses losses);

@@ -268,7 +268,7 @@ TEST_CASE("all: weights that live on the host are refused") {
   Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
   plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
   for (const auto write : {export_torch_pipelining, export_megatron, export_megatron_bridge, export_verl,
-                           export_deepspeed, export_torchtitan, export_automodel}) {
+                           export_nemo_rl, export_deepspeed, export_torchtitan, export_automodel}) {
     CHECK(refusal([&] { write(plan, Losses::leave_out); }).find(" keeps weights on the host") !=
           std::string::npos);
     CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
