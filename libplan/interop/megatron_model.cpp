@@ -205,11 +205,7 @@ void detail::check_order(const Plan& plan, const Lane& lane, LossList& lost) {
                              "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
     }
   }
-  if (stages > workers && workers == 1) {
-    detail::refuse_plan(kMegatronName, "a pipeline of one worker has one stage there, the plan's has " +
-                                           std::to_string(stages) +
-                                           "; plan with --schedule 1f1b, or give --stages");
-  }
+  refuse_lone_chunks(plan, lane, kMegatronName);
   ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
                           .replicas = std::vector<int>(at(workers), 1),
                           .micro_batches = lane.micro_batches,

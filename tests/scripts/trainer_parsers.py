@@ -27,8 +27,8 @@ MEGATRON = [*PLAIN[:7], ("", "--layout Et*4|t*4|t*4|t*4|t*4|t*4|t*4|t*4L --sched
             ("--checkpoint=attention", "--memory-limit 30GiB --shard optimizer")]
 DEEPSPEED = [*PLAIN, *[("", f"{cut} --optimizer {name}") for cut, name in ((TWO, "adam"), (FOUR, "sgd"), (ONE, "adamw"))]]
 TITAN = [*[row for row in PLAIN[1:6]], *[("", f"--schedule {name}{more}") for name, more in (
-    ("interleaved", ""), ("looped-bfs", ""), ("zb-h1", " --stages 4 --replicas 4-4-4-4"), ("zb-v", ""), ("dualpipe-v", ""),
-    ("zb-v", " --micro-batches 64"), ("interleaved", " --recompute always"))]]
+    ("interleaved", f" {FOUR}"), ("looped-bfs", f" {FOUR}"), ("zb-h1", f" {FOUR}"), ("zb-v", f" {TWO}"), ("dualpipe-v", f" {FOUR}"),
+    ("zb-v", f" {FOUR} --micro-batches 64"), ("interleaved", f" {TWO} --recompute always"))]]
 
 
 def run(folder: pathlib.Path, *command: Any) -> str:
@@ -40,7 +40,8 @@ def run(folder: pathlib.Path, *command: Any) -> str:
 
 def blocks_of(plan: dict) -> list[int]:
     """Of each stage, as the layers' names count them."""
-    return [len({re.search(r"layers\.(\d+)\.", name)[1] for name in stage["layers"] if ".layers." in name}) for stage in plan["stages"]]
+    numbers = [[re.search(r"layers\.(\d+)\.", name) for name in stage["layers"]] for stage in plan["stages"]]
+    return [len({found[1] for found in stage if found}) for stage in numbers]
 
 
 def arguments_of(text: str) -> dict[str, str]:
@@ -105,8 +106,13 @@ def check_order(folder: pathlib.Path, plan: dict) -> None:
     assert sorted({action.stage_index for row in rows for action in row}) == list(range(len(plan["stages"])))
 
 
-def blocks_named(parts: list[list[str]]) -> list[int]:
-    return [sum(re.fullmatch(r"(model\.)?layers\.\d+", name) is not None for name in part) for part in parts]
+def check_parts(parts: list[list[str]] | None, folder: pathlib.Path, plan: dict) -> None:
+    """Modules by stage; none without a pipeline."""
+    if parts is None:
+        assert len(plan["stages"]) == 1, [stage["workers"] for stage in plan["stages"]]
+        return
+    assert [sum(re.fullmatch(r"(model\.)?layers\.\d+", name) is not None for name in part) for part in parts] == blocks_of(plan)
+    check_order(folder, plan)
 
 
 def torchtitan(folder: pathlib.Path, plan: dict) -> None:
@@ -115,18 +121,16 @@ def torchtitan(folder: pathlib.Path, plan: dict) -> None:
     sys.modules.pop("plan_config", None)
     config = ConfigManager().parse_args(["--module", "plan_config", "--config", "plan"])
     sys.path.pop(0)
-    assert blocks_named(config.parallelism.module_fqns_per_model_part) == blocks_of(plan)
     assert config.training.global_batch_size == plan["training"]["mini_batch"]
-    check_order(folder, plan)
+    check_parts(config.parallelism.module_fqns_per_model_part, folder, plan)
 
 
 def automodel(folder: pathlib.Path, plan: dict) -> None:
-    from nemo_automodel.components.config.loader import load_yaml_config
-    from nemo_automodel.components.distributed.pipelining.config import PipelineConfig
-    config = load_yaml_config(str(folder / "config.yaml")).to_dict()
-    pipeline = PipelineConfig(**config["distributed"]["pipeline"])
-    assert blocks_named(pipeline.module_fqns_per_model_part) == blocks_of(plan)
-    check_order(folder, plan)
+    import yaml
+    from nemo_automodel.recipes._dist_utils import parse_distributed_section
+    section = yaml.safe_load((folder / "config.yaml").read_text())["distributed"]
+    pipeline = parse_distributed_section(section)["pipeline_config"]
+    check_parts(pipeline and pipeline.module_fqns_per_model_part, folder, plan)
 
 
 # Format, --for, --trainer, plans, options of all, reader.

@@ -276,6 +276,20 @@ TEST_CASE("all: weights that live on the host are refused") {
   }
 }
 
+TEST_CASE("several stages of a pipeline of one worker, which trainers would run as one, are refused") {
+  const Plan plan =
+      ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2}, .schedule = "interleaved"});
+  REQUIRE(plan.stages.size() == 2);
+  REQUIRE(plan.workers.size() == 2);
+  for (const auto write : {export_megatron, export_verl, export_torchtitan, export_automodel}) {
+    const std::string said = refusal([&] { write(plan, Losses::leave_out); });
+    CAPTURE(said);
+    CHECK(
+        said.ends_with("a pipeline of one worker has one stage there, the plan's has 2; give --stages with "
+                       "--replicas, or 1f1b"));
+  }
+}
+
 TEST_CASE("a memory limit that is no number of bytes is the plan's fault") {
   Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
   plan.predicted.workers.resize(4);
