@@ -20,6 +20,7 @@ enum class ExportFormat {
   megatron,
   bridge,
   verl,
+  nemo_rl,
   deepspeed,
   torchtitan,
   automodel
@@ -34,6 +35,7 @@ struct EnumNames<plan_tool::ExportFormat> {
                                     std::pair{plan_tool::ExportFormat::megatron, "megatron"sv},
                                     std::pair{plan_tool::ExportFormat::bridge, "megatron-bridge"sv},
                                     std::pair{plan_tool::ExportFormat::verl, "verl"sv},
+                                    std::pair{plan_tool::ExportFormat::nemo_rl, "nemo-rl"sv},
                                     std::pair{plan_tool::ExportFormat::deepspeed, "deepspeed"sv},
                                     std::pair{plan_tool::ExportFormat::torchtitan, "torchtitan"sv},
                                     std::pair{plan_tool::ExportFormat::automodel, "nemo-automodel"sv}};
@@ -79,6 +81,7 @@ plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, 
     case ExportFormat::torch_pipelining: return plan::export_torch_pipelining(plan, losses);
     case ExportFormat::bridge: return plan::export_megatron_bridge(plan, losses);
     case ExportFormat::verl: return plan::export_verl(plan, losses);
+    case ExportFormat::nemo_rl: return plan::export_nemo_rl(plan, losses);
     case ExportFormat::deepspeed: return plan::export_deepspeed(plan, losses);
     case ExportFormat::torchtitan: return plan::export_torchtitan(plan, losses);
     case ExportFormat::automodel: return plan::export_automodel(plan, losses);
@@ -118,12 +121,11 @@ void add_export(const cli::Command& app, cli::Shell& shell) {
   const cli::Command command = app.add_subcommand("export", "write a plan for other trainers and planners");
   command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
   command
-      .add_option(
-          "--format", options->format,
-          "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
-          "megatron, megatron-bridge, verl, deepspeed, torchtitan, nemo-automodel: what these trainers are "
-          "started with, and a README.md "
-          "of what was not modelled; pipedream: its stage text")
+      .add_option("--format", options->format,
+                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
+                  "megatron, megatron-bridge, verl, nemo-rl, deepspeed, torchtitan, nemo-automodel: what these "
+                  "trainers "
+                  "are started with, and a README.md of what was not modelled; pipedream: its stage text")
       .type_name("FORMAT")
       .capture_default_str();
   command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")

@@ -38,8 +38,10 @@ bool same_degrees(const Profile& a, const Profile& b) {
 void check_same_model(const PlanningCase& a, const PlanningCase& b) {
   const std::string both = both_of(a, b);
   if (a.profile.model_hash != b.profile.model_hash) {
-    refuse(both + " profile different models (\"" + a.profile.model.name + "\", \"" + b.profile.model.name +
-           "\"); profile one model on devices of each size");
+    refuse(
+        both + " profile different models (\"" + a.profile.model.name + "\", \"" + b.profile.model.name +
+        "\"); plan each alone: profiles that compete are of one model and one sequence length, on devices of "
+        "other sizes, in other groups, or with --checkpoint");
   }
   if (a.profile.dtype != b.profile.dtype) {
     refuse(both + " profile different types (" + std::string(name_of(a.profile.dtype)) + ", " +

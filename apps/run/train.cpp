@@ -143,6 +143,11 @@ void write(const run::RunReport& report, const TrainOptions& options, Files& fil
   if (!files.output->is_stdout() && !files.trace->is_stdout() && options.metrics != "-") {
     std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
   }
+  const std::filesystem::path& weights = options.run.save_weights;
+  if (!weights.filename().empty() && weights.extension().empty() && std::filesystem::is_regular_file(weights)) {
+    cli::inform(weights.string() + " is one file of safetensors; --save-weights " + weights.string() +
+                "/ writes a folder as Hugging Face does");
+  }
   if (report.exit_reason == "not_finite") shell.exit_code = cli::ExitCode::failed;
   if (report.exit_reason == "interrupted") shell.exit_code = cli::ExitCode::interrupted;
   if (report.exit_reason == "not_written")
@@ -274,7 +279,7 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .group("Results");
   command
       .add_option("--save-weights", options->run.save_weights,
-                  "write the trained weights as safetensors; a folder (a name without a suffix) or "
+                  "write the trained weights as safetensors: a file; a folder (NAME/, or one that is there) or "
                   "NAME.safetensors.index.json: in shards with an index, as Hugging Face does")
       .type_name("PATH")
       .group("Results");

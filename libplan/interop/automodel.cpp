@@ -61,6 +61,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
   detail::refuse_mixture(plan, kAutoModelName);
   detail::Lane lane = detail::lane_of(plan, kAutoModelName);
+  detail::refuse_lone_chunks(plan, lane, kAutoModelName);
   const auto modules = detail::stage_modules(plan, kAutoModelName, lost);
   const bool again = all_again(plan, lane, lost);
   detail::leave_out_unsaid(plan, lane, {}, lost);

@@ -205,6 +205,7 @@ void detail::check_order(const Plan& plan, const Lane& lane, LossList& lost) {
                              "; it deals stages to workers in turns; plan with --schedule 1f1b or interleaved");
     }
   }
+  refuse_lone_chunks(plan, lane, kMegatronName);
   ScheduleRequest request{.name = stages == workers ? "1f1b" : "interleaved",
                           .replicas = std::vector<int>(at(workers), 1),
                           .micro_batches = lane.micro_batches,
@@ -266,37 +267,53 @@ MegatronRun megatron_run(const Plan& plan, Losses losses) {
   return run;
 }
 
-/// What trainers that run Megatron-Core call its arguments; empty: they have no word for it. A word that begins
-/// with `+` is a key that Hydra adds. Sources: Megatron Bridge 0.6, its guide "Megatron-LM to Megatron Bridge"
-/// and training/mixed_precision.py; verl, examples/grpo_trainer/run_*_megatron*.sh.
+/// What trainers that run Megatron-Core call its arguments: the part of their configuration; empty: they have
+/// no word for it. One that begins with `+` has keys that Hydra adds,
+/// with `++` keys that may be there. Sources: Megatron Bridge 0.6, its guide
+/// "Megatron-LM to Megatron Bridge" and training/mixed_precision.py; verl,
+/// examples/grpo_trainer/run_*_megatron*.sh; NeMo RL, examples/configs/grpo_math_1B_megatron.yaml and
+/// nemo_rl/models/policy (MegatronConfig, whose model_overrides are keys of Megatron Bridge's model).
 struct Words {
-  std::string_view argument, bridge, verl;
+  std::string_view argument, bridge, verl, nemo_rl;
 };
-constexpr std::string_view kActor = "actor_rollout_ref.actor.";
+constexpr std::string_view kVerlCore = "+megatron.override_transformer_config";
+constexpr std::string_view kNemoRlModel = "++megatron_cfg.model_overrides";
 constexpr std::array kWords{
-    Words{"tensor-model-parallel-size", "model", "megatron"},
-    Words{"pipeline-model-parallel-size", "model", "megatron"},
-    Words{"virtual-pipeline-model-parallel-size", "model", "megatron"},
-    Words{"pipeline-model-parallel-layout", "model", "+megatron.override_transformer_config"},
-    Words{"context-parallel-size", "model", "megatron"},
-    Words{"expert-model-parallel-size", "model", "megatron"},
-    Words{"expert-tensor-parallel-size", "model", "megatron"},
-    Words{"sequence-parallel", "model", "megatron"},
-    Words{"moe-token-dispatcher-type", "model", "+megatron.override_transformer_config"},
-    Words{"recompute-granularity", "model", "+megatron.override_transformer_config"},
-    Words{"recompute-method", "model", "+megatron.override_transformer_config"},
-    Words{"recompute-num-layers", "model", "+megatron.override_transformer_config"},
-    Words{"recompute-modules", "model", "+megatron.override_transformer_config"},
-    Words{"micro-batch-size", "train", "ppo_micro_batch_size_per_gpu"},
-    Words{"global-batch-size", "train", "ppo_mini_batch_size"},
-    Words{"use-distributed-optimizer", "ddp", "megatron"},
-    Words{"overlap-grad-reduce", "ddp", "+megatron.override_ddp_config"},
-    Words{"overlap-param-gather", "ddp", "+megatron.override_ddp_config"},
-    Words{"use-tp-pp-dp-mapping", "dist", ""}};
+    Words{"tensor-model-parallel-size", "model", "megatron", "megatron_cfg"},
+    Words{"pipeline-model-parallel-size", "model", "megatron", "megatron_cfg"},
+    Words{"virtual-pipeline-model-parallel-size", "model", "megatron", kNemoRlModel},
+    Words{"pipeline-model-parallel-layout", "model", kVerlCore, kNemoRlModel},
+    Words{"context-parallel-size", "model", "megatron", "megatron_cfg"},
+    Words{"expert-model-parallel-size", "model", "megatron", "megatron_cfg"},
+    Words{"expert-tensor-parallel-size", "model", "megatron", "megatron_cfg"},
+    Words{"sequence-parallel", "model", "megatron", "megatron_cfg"},
+    Words{"moe-token-dispatcher-type", "model", kVerlCore, "megatron_cfg"},
+    Words{"recompute-granularity", "model", kVerlCore, "++megatron_cfg"},
+    Words{"recompute-method", "model", kVerlCore, "++megatron_cfg"},
+    Words{"recompute-num-layers", "model", kVerlCore, "++megatron_cfg"},
+    Words{"recompute-modules", "model", kVerlCore, "++megatron_cfg"},
+    Words{"micro-batch-size", "train", "ppo_micro_batch_size_per_gpu", "train_micro_batch_size"},
+    Words{"global-batch-size", "train", "ppo_mini_batch_size", "train_global_batch_size"},
+    Words{"use-distributed-optimizer", "ddp", "megatron", "megatron_cfg.optimizer"},
+    Words{"overlap-grad-reduce", "ddp", "+megatron.override_ddp_config",
+          "megatron_cfg.distributed_data_parallel_config"},
+    Words{"overlap-param-gather", "ddp", "+megatron.override_ddp_config",
+          "megatron_cfg.distributed_data_parallel_config"},
+    Words{"use-tp-pp-dp-mapping", "dist", "", ""}};
 
-/// Bridge's recipes of precision; verl trains in bfloat16.
-std::string precision_words(const Training& training, bool bridge, detail::LossList& lost) {
-  if (bridge) {
+/// A trainer that is configured by overrides of Hydra.
+struct HydraTrainer {
+  std::string name, version;
+  std::string_view Words::*words;
+  std::string root, yes;  ///< of every key; true
+};
+const HydraTrainer kBridge{"Megatron Bridge", " (0.6)", &Words::bridge, "", "true"};
+const HydraTrainer kVerl{"verl", " (Megatron backend)", &Words::verl, "actor_rollout_ref.actor.", "True"};
+const HydraTrainer kNemoRl{"NeMo RL", " (Megatron backend)", &Words::nemo_rl, "policy.", "true"};
+
+/// Bridge's recipes of precision; the others train in bfloat16.
+std::string precision_words(const Training& training, const HydraTrainer& trainer, detail::LossList& lost) {
+  if (&trainer == &kBridge) {
     std::string recipe = "bf16_mixed";
     if (training.products == NarrowType::float8) recipe = "bf16_with_fp8_current_scaling_mixed";
     if (training.products == NarrowType::mxfloat8) recipe = "bf16_with_mxfp8_mixed";
@@ -305,38 +322,61 @@ std::string precision_words(const Training& training, bool bridge, detail::LossL
   }
   if (training.products)
     lost.add("no key of its own says that products are of " + std::string(name_of(*training.products)));
-  return {};
+  return &trainer == &kNemoRl ? "policy.precision=bfloat16\n" : "";
+}
+
+/// Keys that are no arguments of Megatron-LM.
+std::string own_words(const MegatronRun& run, const Plan& plan, const HydraTrainer& trainer) {
+  const std::string tokens = std::to_string(run.sizes.sequence);
+  if (&trainer == &kBridge && run.sizes.sequence > 0)
+    return "model.seq_length=" + tokens + "\ndataset.seq_length=" + tokens + "\n";
+  if (&trainer != &kNemoRl) return {};
+  const detail::Processes processes = detail::processes_of(plan, trainer.name);
+  return (run.sizes.sequence > 0 ? "policy.max_total_sequence_length=" + tokens + "\n" : "") +
+         "cluster.num_nodes=" + std::to_string(processes.nodes) +
+         "\ncluster.gpus_per_node=" + std::to_string(processes.per_node) + "\n";
+}
+
+/// NeMo RL has one switch for recomputation, and a layout in place of its first and last numbers of layers.
+std::string switches_of(const MegatronArguments& arguments, detail::LossList& lost) {
+  std::string text;
+  if (arguments.contains("pipeline-model-parallel-layout")) {
+    for (const char* const end : {"first", "last"})
+      text += "policy.megatron_cfg.num_layers_in_" + std::string(end) + "_pipeline_stage=null\n";
+  }
+  const auto method = arguments.find("recompute-method");
+  if (method != arguments.end() && method->second != "uniform")
+    lost.add("it recomputes all blocks or none; plan with --recompute always");
+  const bool again = arguments.contains("recompute-granularity");
+  return text + "policy.megatron_cfg.activation_checkpointing=" + (again ? "true" : "false") + "\n";
 }
 
 /// `model.tensor_model_parallel_size=2`, an override a line.
-std::string overrides_of(const MegatronRun& run, const Plan& plan, bool bridge, detail::LossList& lost) {
+std::string overrides_of(const MegatronRun& run, const Plan& plan, const HydraTrainer& trainer,
+                         detail::LossList& lost) {
   MegatronArguments arguments = parse_megatron_arguments(run.arguments);
   const std::size_t chunks = plan.stages.size() / run.lane.programs.size();
   if (chunks > 1) arguments["virtual-pipeline-model-parallel-size"] = std::to_string(chunks);
   if (run.lane.programs.size() == 1) arguments.erase("pipeline-model-parallel-layout");
-  std::string text;
+  std::string text = &trainer == &kNemoRl ? switches_of(arguments, lost) : "";
   for (const Words& words : kWords) {
     const auto found = arguments.find(words.argument);
     if (found == arguments.end()) continue;
-    std::string where(bridge ? words.bridge : words.verl), key(words.argument), value = found->second;
+    std::string where(words.*trainer.words), key(words.argument), value = found->second;
     if (where.empty()) {
       lost.add("it has no key for --" + key);
       continue;
     }
     std::ranges::replace(key, '-', '_');
-    if (value.empty()) value = bridge ? "true" : "True";
+    if (value.empty()) value = trainer.yes;
     if (key == "recompute_modules") value = "[" + value + "]";
-    const bool added = where.front() == '+';
-    if (!bridge) where = (added ? "+" : "") + std::string(kActor) + where.substr(added ? 1 : 0);
-    text += where + (where.ends_with("per_gpu") || where.ends_with("batch_size") ? "" : "." + key) + "=" +
-            value + "\n";
-    if (bridge && key == "use_distributed_optimizer") text += "optimizer." + key + "=" + value + "\n";
+    where.insert(where.find_first_not_of('+'), trainer.root);
+    const bool whole = where.ends_with("per_gpu") || where.ends_with("batch_size");
+    text += where + (whole ? "" : "." + key) + "=" + value + "\n";
+    if (&trainer == &kBridge && key == "use_distributed_optimizer")
+      text += "optimizer." + key + "=" + value + "\n";
   }
-  if (bridge && run.sizes.sequence > 0) {
-    for (const char* const of : {"model", "dataset"})
-      text += std::string(of) + ".seq_length=" + std::to_string(run.sizes.sequence) + "\n";
-  }
-  return text + precision_words(plan.training, bridge, lost);
+  return text + own_words(run, plan, trainer) + precision_words(plan.training, trainer, lost);
 }
 
 /// The model, which the recipe or the checkpoint names.
@@ -352,35 +392,45 @@ std::string recipe_text(const MegatronRun& run, std::int64_t blocks) {
   return text;
 }
 
-TrainerExport export_overrides(const Plan& plan, Losses losses, bool bridge) {
-  const std::string trainer = bridge ? "Megatron Bridge" : "verl";
+/// Shell lines that start it.
+std::string hydra_launch(const HydraTrainer& trainer, const detail::Processes& processes) {
+  if (&trainer == &kVerl)
+    return "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer.yaml YOURS $(cat "
+           "DIR/overrides.txt)\n";
+  if (&trainer == &kNemoRl)
+    return "uv run examples/run_grpo.py --config examples/configs/grpo_math_1B_megatron.yaml YOURS $(cat "
+           "DIR/overrides.txt)\n";
+  return "torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
+         std::to_string(processes.nodes) +
+         " scripts/training/run_recipe.py --recipe RECIPE --mode pretrain --dataset mock \\\n"
+         "  $(cat DIR/overrides.txt)\n";
+}
+
+TrainerExport export_overrides(const Plan& plan, Losses losses, const HydraTrainer& trainer) {
   MegatronRun run = megatron_run(plan, losses);
   detail::LossList lost(losses);
-  const std::string overrides = overrides_of(run, plan, bridge, lost);
-  for (std::string& what : lost.settle(trainer)) run.lost.push_back(std::move(what));
-  const detail::Processes processes = detail::processes_of(plan, trainer);
-  const std::string torchrun = "torchrun --nproc-per-node " + std::to_string(processes.per_node) +
-                               " --nnodes " + std::to_string(processes.nodes) + " ";
+  const std::string overrides = overrides_of(run, plan, trainer, lost);
+  for (std::string& what : lost.settle(trainer.name)) run.lost.push_back(std::move(what));
   const std::string blocks = parse_megatron_arguments(run.arguments).find("num-layers")->second;
-  detail::TrainerNotes notes{
-      .trainer = bridge ? "Megatron Bridge (0.6)" : "verl (Megatron backend)",
-      .launch = bridge
-                    ? torchrun +
-                          "scripts/training/run_recipe.py --recipe RECIPE --mode pretrain --dataset mock \\\n" +
-                          "  $(cat DIR/overrides.txt)\n"
-                    : "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer.yaml YOURS $(cat "
-                      "DIR/overrides.txt)\n",
-      .yours = {(bridge ? "the recipe of the model: " : "actor_rollout_ref.model.path of the model: ") +
-                recipe_text(run, std::stoll(blocks))},
-      .not_modelled = {"its fused and Transformer Engine kernels"}};
-  if (!bridge) {
+  const bool bridge = &trainer == &kBridge;
+  const std::string model = bridge               ? "the recipe of the model: "
+                            : &trainer == &kVerl ? "actor_rollout_ref.model.path of the model: "
+                                                 : "policy.model_name of the model: ";
+  detail::TrainerNotes notes{.trainer = trainer.name + trainer.version,
+                             .launch = hydra_launch(trainer, detail::processes_of(plan, trainer.name)),
+                             .yours = {model + recipe_text(run, std::stoll(blocks))},
+                             .not_modelled = {"its fused and Transformer Engine kernels"}};
+  if (!bridge)
+    notes.not_modelled.emplace_back(
+        "generation, and sequences of unequal length: the plan is of the policy's update");
+  if (&trainer == &kVerl)
     notes.yours.emplace_back(
         "rollout, reference model, data; the reference takes the actor's degrees, and ppo_mini_batch_size "
-        "counts "
-        "prompts, each of rollout.n samples");
-    notes.not_modelled.emplace_back(
-        "generation, and sequences of unequal length: the plan is of the actor's update");
-  }
+        "counts prompts, each of rollout.n samples");
+  if (&trainer == &kNemoRl)
+    notes.yours.emplace_back(
+        "generation, which takes no virtual stages with its Megatron backend; sequence packing, which context "
+        "groups need; data");
   return {
       {{"overrides.txt", overrides}, {"README.md", detail::trainer_readme(plan, run.lane, notes, run.lost)}},
       run.lost};
@@ -401,9 +451,12 @@ TrainerExport export_megatron(const Plan& plan, Losses losses) {
 }
 
 TrainerExport export_megatron_bridge(const Plan& plan, Losses losses) {
-  return export_overrides(plan, losses, true);
+  return export_overrides(plan, losses, kBridge);
 }
-TrainerExport export_verl(const Plan& plan, Losses losses) { return export_overrides(plan, losses, false); }
+TrainerExport export_verl(const Plan& plan, Losses losses) { return export_overrides(plan, losses, kVerl); }
+TrainerExport export_nemo_rl(const Plan& plan, Losses losses) {
+  return export_overrides(plan, losses, kNemoRl);
+}
 
 }  // namespace pp::plan
 

@@ -218,6 +218,7 @@ TrainerExport export_torchtitan(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
   detail::refuse_mixture(plan, kTorchTitanName);
   detail::Lane lane = detail::lane_of(plan, kTorchTitanName);
+  detail::refuse_lone_chunks(plan, lane, kTorchTitanName);
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kTorchTitanName);
   const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kTorchTitanName);

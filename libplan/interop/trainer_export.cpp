@@ -205,6 +205,12 @@ void refuse_mixture(const Plan& plan, const std::string& trainer) {
                     " is a mixture of experts, which is exported for Megatron-LM alone (--for megatron)");
 }
 
+void refuse_lone_chunks(const Plan& plan, const Lane& lane, const std::string& trainer) {
+  if (plan.stages.size() > 1 && lane.programs.size() == 1)
+    refuse_plan(trainer, "a pipeline of one worker has one stage there, the plan's has " +
+                             std::to_string(plan.stages.size()) + "; give --stages with --replicas, or 1f1b");
+}
+
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost) {
   const Training& training = plan.training;
   if (training.memory_format != MemoryFormat::contiguous)

@@ -43,6 +43,7 @@ TrainerExport export_megatron(const Plan& plan, Losses losses);
 /// as for Megatron-LM.
 TrainerExport export_megatron_bridge(const Plan& plan, Losses losses);
 TrainerExport export_verl(const Plan& plan, Losses losses);
+TrainerExport export_nemo_rl(const Plan& plan, Losses losses);
 
 /// For DeepSpeed: `ds_config.json`, `partition.toml`, README.md. Throws as export_torch_pipelining().
 TrainerExport export_deepspeed(const Plan& plan, Losses losses);
@@ -95,6 +96,9 @@ enum class Copies { refused, allowed };
 /// Throws pp::Error (data) for plans that are not r equal pipelines of whole micro-batches, whose weights are
 /// updated otherwise than once per step, or that share weights over stages.
 Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies = Copies::refused);
+
+/// Of several stages on pipelines of one worker, which the trainer would run as one.
+void refuse_lone_chunks(const Plan& plan, const Lane& lane, const std::string& trainer);
 
 /// What of a plan, beside its stages and orders, an export carries; the rest is lost.
 struct Carried {

@@ -23,7 +23,8 @@ struct EnumNames<plan::Trainer> {
       std::pair{plan::Trainer::deepspeed, "deepspeed"sv},
       // Megatron-Core, too
       std::pair{plan::Trainer::megatron, "nemo"sv}, std::pair{plan::Trainer::megatron, "megatron-bridge"sv},
-      std::pair{plan::Trainer::megatron, "verl"sv}, std::pair{plan::Trainer::megatron, "slime"sv}};
+      std::pair{plan::Trainer::megatron, "verl"sv}, std::pair{plan::Trainer::megatron, "slime"sv},
+      std::pair{plan::Trainer::megatron, "nemo-rl"sv}};
 };
 }  // namespace pp
 

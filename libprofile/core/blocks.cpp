@@ -70,7 +70,11 @@ int block_number(std::string_view layer) {
 std::vector<Block> blocks_of(const ModelGraph& model) {
   std::vector<Block> blocks;
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    const int number = block_number(model.layers[at(l)].name);
+    const std::string& name = model.layers[at(l)].name;
+    int number = block_number(name);
+    // An imported block's own operations have its name: `h.0`, `h.0/2` behind `h.0.norm`.
+    const std::string inside = name.substr(0, name.find('/')) + ".";
+    if (number < 0 && l > 0 && model.layers[at(l - 1)].name.starts_with(inside)) number = block_number(inside);
     if (number < 0) continue;
     if (!blocks.empty() && blocks.back().number == number && blocks.back().end == l) {
       blocks.back().end = l + 1;

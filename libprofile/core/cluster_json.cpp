@@ -1,4 +1,5 @@
 // The keys of pp.cluster, and what they must be together; devices and levels stand in pp.plan too.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "libprofile/core/cluster.h"
@@ -35,7 +36,8 @@ void check_levels(const Cluster& cluster, const ObjectReader& reader) {
     if (devices % inner != 0) {
       reader.fail("levels", "entry " + std::to_string(i) + " has groups of " + std::to_string(devices) +
                                 " devices, not a multiple of the " + std::to_string(inner) +
-                                " inside it; count cumulatively, from the innermost level outwards");
+                                " inside it; count cumulatively, from the innermost level outwards, with "
+                                "the last group as if it were full");
     }
     inner = devices;
   }
@@ -46,9 +48,37 @@ void check_levels(const Cluster& cluster, const ObjectReader& reader) {
   }
 }
 
+/// The names of the nodes of devices [begin, end), in their order.
+std::vector<std::string> nodes_of(const Cluster& cluster, std::size_t begin, std::size_t end) {
+  std::vector<std::string> nodes;
+  for (std::size_t d = begin; d < std::min(end, cluster.devices.size()); ++d) {
+    if (nodes.empty() || nodes.back() != cluster.devices[d].node) nodes.push_back(cluster.devices[d].node);
+  }
+  return nodes;
+}
+
+/// Groups are equal runs of devices: where nodes are not, a run joins several of them at the rate of one. Said
+/// of a group with more nodes than the first; measured rates are of the devices, whatever their nodes.
+void check_nodes(const Cluster& cluster, const ObjectReader& reader) {
+  for (std::size_t i = 0; i < cluster.levels.size() && !cluster.measured; ++i) {
+    const auto size = static_cast<std::size_t>(cluster.levels[i].devices);
+    const std::size_t most = nodes_of(cluster, 0, size).size();
+    for (std::size_t begin = size; begin < cluster.devices.size(); begin += size) {
+      const std::vector<std::string> nodes = nodes_of(cluster, begin, begin + size);
+      if (nodes.size() <= most) continue;
+      reader.fail("levels",
+                  "entry " + std::to_string(i) + " joins nodes " + nodes[0] + " and " + nodes[1] +
+                      " in a group: groups of a level are equal, " + std::to_string(size) +
+                      " devices each; leave out nodes of other sizes, or join all devices by one level, at the "
+                      "rate between nodes");
+    }
+  }
+}
+
 void check_cluster(Cluster& cluster, ObjectReader& reader) {
   check_ids(cluster, reader);
   check_levels(cluster, reader);
+  check_nodes(cluster, reader);
   check_cards(cluster, reader);
 }
 

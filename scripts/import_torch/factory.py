@@ -81,7 +81,13 @@ def load(text: str, seed: int, weights: bool = True) -> torch.nn.Module:
     if lazy:
         raise Refused(f"{text}: {lazy[0]} of a lazy module has no size yet; call the module once on a batch before the factory "
                       "returns it")
-    return made if weights else placed(made)
+    if not weights:
+        return placed(made)
+    bare = [name for name, tensor in [*made.named_parameters(), *made.named_buffers()] if tensor.is_meta]
+    if bare:
+        raise Refused(f'{text}: {bare[0]} has no values; make the module without torch.device("meta"), or plan alone, with '
+                      "--plan-only")
+    return made
 
 
 def parse_call(call: str, text: str) -> tuple[str, dict[str, Any]]:

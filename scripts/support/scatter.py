@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from charts import COLOURS
 
 SIZE, MARGIN = 520, 60
-NAMES = 210  # for the names beside the plot
+NAMES = 210  # for the names beside the plot, of points or of series
 NAME_HEIGHT = 14
 
 
@@ -50,7 +50,7 @@ def scatter_svg(series: dict[str, list[Point]], x_title: str, y_title: str, titl
     def y(value: float) -> str:
         return f"{SIZE - MARGIN - along(value):.1f}"
 
-    width = SIZE + (NAMES if named else 0)
+    width = SIZE + (NAMES if named or len(series) > 1 else 0)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE}" font-family="sans-serif" font-size="12">',
              f'<rect width="{width}" height="{SIZE}" fill="white"/>']
     if title:
@@ -66,7 +66,7 @@ def scatter_svg(series: dict[str, list[Point]], x_title: str, y_title: str, titl
     for number, (name, points) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         if len(series) > 1:
-            parts.append(f'<text x="{near + 10}" y="{near + 20 + 17 * number}" fill="{colour}">&#9679; {escape(name)}</text>')
+            parts.append(f'<text x="{near + 10 if named else far + 12}" y="{near + 20 + 17 * number}" fill="{colour}">&#9679; {escape(name)}</text>')
         parts += [f'<circle cx="{x(point.x)}" cy="{y(point.y)}" r="3.5" fill="{colour}" fill-opacity="0.7">'
                   f"<title>{escape(point.label)}</title></circle>" for point in points]
     if named:

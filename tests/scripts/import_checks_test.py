@@ -259,6 +259,8 @@ class Mistakes(Refusing):
 
     def test_what_no_model_has_is_refused_in_one_message(self):
         for code, message in (("def make(): return nn.Sequential(nn.LazyLinear(4))\n", "0.weight of a lazy module has no"),
+                              ("def make():\n    with torch.device('meta'):\n        return nn.Linear(4, 4)\n",
+                               'weight has no values; make the module without torch.device("meta"), or plan alone'),
                               ("def make(): return torch.jit.script(nn.Linear(4, 4))\n", "gave a scripted module")):
             exit_code, said = self.import_file(code)
             self.assertEqual(exit_code, 2, said)

@@ -268,11 +268,25 @@ TEST_CASE("all: weights that live on the host are refused") {
   Plan plan = ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2, 2}});
   plan.predicted.swap.bandwidth = BytesPerSecond(1e9);
   for (const auto write : {export_torch_pipelining, export_megatron, export_megatron_bridge, export_verl,
-                           export_deepspeed, export_torchtitan, export_automodel}) {
+                           export_nemo_rl, export_deepspeed, export_torchtitan, export_automodel}) {
     CHECK(refusal([&] { write(plan, Losses::leave_out); }).find(" keeps weights on the host") !=
           std::string::npos);
     CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
               .ends_with(detail::kLimits));
+  }
+}
+
+TEST_CASE("several stages of a pipeline of one worker, which trainers would run as one, are refused") {
+  const Plan plan =
+      ::make_plan({.model = language(3), .cuts = {3}, .replicas = {2}, .schedule = "interleaved"});
+  REQUIRE(plan.stages.size() == 2);
+  REQUIRE(plan.workers.size() == 2);
+  for (const auto write : {export_megatron, export_verl, export_torchtitan, export_automodel}) {
+    const std::string said = refusal([&] { write(plan, Losses::leave_out); });
+    CAPTURE(said);
+    CHECK(
+        said.ends_with("a pipeline of one worker has one stage there, the plan's has 2; give --stages with "
+                       "--replicas, or 1f1b"));
   }
 }
 

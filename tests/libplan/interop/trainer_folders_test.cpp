@@ -384,7 +384,7 @@ TEST_CASE("NeMo AutoModel: degrees, modules by the layers' names, the order of o
   CHECK(file(out, "schedule.csv") == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
 }
 
-TEST_CASE("Megatron Bridge and verl: overrides in the words of their own examples") {
+TEST_CASE("Megatron Bridge, verl and NeMo RL: overrides in the words of their own examples") {
   // Two stages on each of two workers, two replicas of tensor groups of two, first block of each stage again.
   Plan plan = plan_of(4, {1, 2, 3}, {}, "interleaved");
   plan.tensor_degree = 2;
@@ -426,11 +426,33 @@ TEST_CASE("Megatron Bridge and verl: overrides in the words of their own example
             "ppo_mini_batch_size=8\n" + actor + "megatron.use_distributed_optimizer=True\n+" + actor +
             "megatron.override_ddp_config.overlap_grad_reduce=True\n+" + actor +
             "megatron.override_ddp_config.overlap_param_gather=True\n");
+  // examples/configs/grpo_math_1B_megatron.yaml; model_overrides are keys of Megatron Bridge's model.
+  const std::string policy = "policy.megatron_cfg.", sums = policy + "distributed_data_parallel_config.";
+  CHECK(file(export_nemo_rl(plan, Losses::refuse), "overrides.txt") ==
+        policy + "num_layers_in_first_pipeline_stage=null\n" + policy +
+            "num_layers_in_last_pipeline_stage=null\n" + policy + "activation_checkpointing=true\n" + policy +
+            "tensor_model_parallel_size=2\n" + policy + "pipeline_model_parallel_size=2\n++" + policy +
+            "model_overrides.virtual_pipeline_model_parallel_size=2\n++" + policy +
+            "model_overrides.pipeline_model_parallel_layout=Et|t|t|tL\n" + policy +
+            "sequence_parallel=true\n++" + policy + "recompute_granularity=full\n++" + policy +
+            "recompute_method=uniform\n++" + policy + "recompute_num_layers=1\n" +
+            "policy.train_micro_batch_size=2\npolicy.train_global_batch_size=8\n" + policy +
+            "optimizer.use_distributed_optimizer=true\n" + sums + "overlap_grad_reduce=true\n" + sums +
+            "overlap_param_gather=true\npolicy.max_total_sequence_length=8\n"
+            "cluster.num_nodes=1\ncluster.gpus_per_node=4\npolicy.precision=bfloat16\n");
   plan.training.products = NarrowType::mxfloat8;
   CHECK(has(file(export_megatron_bridge(plan, Losses::refuse), "overrides.txt"),
             "mixed_precision=bf16_with_mxfp8_mixed\n"));
   CHECK(has(refusal([&] { export_verl(plan, Losses::refuse); }),
             "verl cannot say all of this plan: no key of its own says that products are of mxfloat8"));
+  Plan first = plan_of(4, {2}, {2, 2});  // the first of two blocks of each stage
+  first.training.dtype = DType::bfloat16;
+  first.training.precision = Precision::mixed;
+  run_again(first, 0, kAll);
+  run_again(first, 2, kAll);
+  CHECK(has(refusal([&] { export_nemo_rl(first, Losses::refuse); }),
+            "NeMo RL cannot say all of this plan: it recomputes all blocks or none; plan with --recompute "
+            "always"));
 }
 
 TEST_CASE("DeepSpeed: its configuration, and cuts in its list of layers") {

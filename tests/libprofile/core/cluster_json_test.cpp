@@ -84,10 +84,29 @@ TEST_SUITE("libprofile/core/cluster_json") {
   TEST_CASE("levels count cumulatively and join all devices") {
     CHECK(refused([](Json& j) { j["levels"][1]["devices"] = 3; }) ==
           "[data] /levels: entry 1 has groups of 3 devices, not a multiple of the 2 inside it; count "
-          "cumulatively, from the "
-          "innermost level outwards");
+          "cumulatively, from the innermost level outwards, with the last group as if it were full");
     CHECK(refused([](Json& j) { j["levels"].erase(1); }) ==
           "[data] /levels: the outermost level joins 2 of 4 devices; add a level that joins all of them");
+  }
+
+  TEST_CASE("no group joins nodes of other sizes at the rate inside a node") {
+    // Two devices of a, one of b and one of c: the second group would join b and c.
+    const auto lone = [](Json& j) {
+      j["measured"] = false;
+      j["devices"][3]["node"] = "c";
+    };
+    CHECK(
+        refused(lone) ==
+        "[data] /levels: entry 0 joins nodes b and c in a group: groups of a level are equal, 2 devices each; "
+        "leave out nodes of other sizes, or join all devices by one level, at the rate between nodes");
+    CHECK(refused([&](Json& j) {
+            lone(j);
+            j["measured"] = true;  // that b and c are as near was measured
+          }) == "no error");
+    CHECK(refused([](Json& j) {  // the last group need not be full
+            j["measured"] = false;
+            j["devices"].erase(3);
+          }) == "no error");
   }
 
   TEST_CASE("the context is an object of strings") {

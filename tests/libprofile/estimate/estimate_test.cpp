@@ -425,6 +425,11 @@ TEST_SUITE("libprofile/estimate") {
     const ModelGraph graph =
         chain({linear("a", 2), linear("h.0.x", 2), linear("h.0.y", 2), linear("h.1.x", 2)}, {{4}});
     CHECK(blocks_of(graph) == std::vector<Block>{{0, 1, 3}, {1, 3, 4}});
+    // Sums of an imported block have its own name; what stands behind the last block is in none.
+    const ModelGraph imported = chain({linear("h.0.x", 2), linear("h.0", 2), linear("h.0.y", 2),
+                                       linear("h.0/2", 2), linear("h.1.x", 2), linear("h", 2)},
+                                      {{4}});
+    CHECK(blocks_of(imported) == std::vector<Block>{{0, 0, 4}, {1, 4, 5}});
   }
 
   TEST_CASE("every built-in model has an estimate that is above zero and grows with the micro-batch") {
