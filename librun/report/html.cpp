@@ -5,30 +5,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "libplan/draw/svg_labels.h"
 #include "libplan/explorer/explorer.h"
-#include "libplan/explorer/plan_data.h"
 #include "libplan/plan/programs.h"
-#include "libprofile/core/svg_writer.h"
 #include "libprofile/core/text.h"
-#include "librun/report/html_curves.h"
 
 namespace pp::run {
 
 namespace {
 
-using Row = std::vector<std::string>;
-
-std::string soft(const std::string& text) { return element("p", "soft", xml_escaped(text)); }
-
-std::string milliseconds(Seconds time) { return number_text(1e3 * time.count()); }
-
-std::string ratio_cell(double ratio) {
-  return ratio > 0 ? number_text(ratio) + ' ' + ratio_html(ratio) : std::string("-");
+std::string share_text(double share) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
 }
 
 Bytes highest_peak(const RunReport& report) {
@@ -77,109 +68,84 @@ std::vector<plan::ExplorerTile> tiles_of(const RunReport& report) {
   return tiles;
 }
 
-std::string operations(const RunReport& report) {
-  std::vector<Row> rows;
-  for (const OpTime& row : report.op_times) {
-    const bool known = row.predicted.count() > 0;
-    const bool tied = row.kind == plan::OpKind::tied_all_reduce;
-    rows.push_back({tied ? "-" : std::to_string(number(row.stage)), std::string(plan::style_of(row.kind).name),
-                    std::to_string(row.count), known ? milliseconds(row.predicted) : "-",
-                    milliseconds(row.median), known ? ratio_cell(row.median / row.predicted) : "-"});
+constexpr std::size_t kMostPoints = 480;
+
+/// How many neighbours stand for one point of a curve.
+std::size_t joined(std::size_t count) {
+  return std::max<std::size_t>(1, (count + kMostPoints - 1) / kMostPoints);
+}
+
+/// Losses as [step, loss], means of neighbours where there are many.
+Json loss_points(const RunReport& report) {
+  const std::vector<double>& losses = report.step_losses;  // the last ones
+  const std::int64_t before = (report.resumed ? report.resumed->step : 0) +
+                              std::max<std::int64_t>(report.steps - std::ssize(losses), 0);
+  const std::size_t stride = joined(losses.size());
+  Json points = Json::array();
+  for (std::size_t first = 0; first < losses.size(); first += stride) {
+    const std::size_t end = std::min(first + stride, losses.size());
+    double sum = 0, count = 0;
+    for (std::size_t i = first; i < end; ++i)
+      if (std::isfinite(losses[i])) sum += losses[i], ++count;
+    if (count > 0) points.push_back({before + static_cast<std::int64_t>(end), loss_json(sum / count)});
   }
-  std::string why;
-  for (const std::string& line : deviation_lines(report)) why += soft(xml_escaped(line));
-  return table_html({"stage", "operation", "count", "predicted ms", "measured ms", "measured / predicted"},
-                    rows, 2) +
-         why + soft("times of one operation, measured: the median; bars are full at half and at double");
+  return points;
 }
 
-std::string workers(const RunReport& report) {
-  const plan::SvgOptions names = plan::picture_names(report.plan);
-  std::vector<Row> rows;
-  for (const WorkerReport& worker : report.workers) {
-    const std::size_t w = index(worker.id);
-    const plan::WorkerPrediction promise =
-        w < report.plan.predicted.workers.size() ? report.plan.predicted.workers[w] : plan::WorkerPrediction{};
-    const bool known = promise.busy.count() > 0;
-    rows.push_back(
-        {std::to_string(w), xml_escaped(names.devices[w]), known ? milliseconds(promise.busy) : "-",
-         milliseconds(worker.busy), bar_html(worker.bubble_fraction) + ' ' + share_text(worker.bubble_fraction),
-         promise.memory.peak > Bytes(0) ? pp::to_text(promise.memory.peak) : "-", pp::to_text(worker.peak),
-         names.limits[w] > Bytes(0) ? pp::to_text(names.limits[w]) : "-", std::to_string(worker.peak_in_flight),
-         std::to_string(worker.peak_versions), pp::to_text(worker.sent_per_step)});
-  }
-  std::string slow;
-  for (const SlowDevice& one : report.slow_devices) slow += soft(slow_device_line(one, report.plan));
-  return table_html({"worker", "device", "busy ms, predicted", "measured", "bubble", "peak, predicted",
-                     "measured", "limit", "in flight", "versions", "sent per step"},
-                    rows, 2) +
-         slow;
+/// Every so many, the last one always.
+Json thinned(const Json& list) {
+  const std::size_t stride = joined(list.size());
+  Json some = Json::array();
+  for (std::size_t i = (list.size() + stride - 1) % stride; i < list.size(); i += stride)
+    some.push_back(list[i]);
+  return some;
 }
 
-/// Of --keep-going, the last one at the end.
-std::string starts(const RunReport& report) {
-  if (report.lost_attempts.empty()) return "";
-  std::vector<Row> rows;
-  const auto add = [&](const std::string& how, std::int64_t first, std::int64_t done, const std::string& time,
-                       const std::string& to_next, const std::string& plan, const std::string& hosts) {
-    rows.push_back({std::to_string(rows.size() + 1), xml_escaped(how), std::to_string(first),
-                    std::to_string(done), time, to_next, xml_escaped(plan), xml_escaped(hosts)});
-  };
-  for (const LostAttempt& lost : report.lost_attempts)
-    add(lost.how, lost.first_step, lost.steps_done, pp::to_text(lost.time),
-        lost.to_next ? pp::to_text(*lost.to_next) : "-", lost.plan, lost.hosts);
-  const std::int64_t first = report.resumed ? report.resumed->step : 0;
-  add(report.exit_reason, first, first + report.steps, "-", "-", "as above", "");
-  return table_html({"start", "ended by", "from step", "to step", "time", "to the next", "plan", "hosts"}, rows,
-                    8);
-}
-
-std::string text_of(const Setting& setting) {
-  if (const bool* truth = std::get_if<bool>(&setting)) return *truth ? "yes" : "no";
-  if (const auto* whole = std::get_if<std::int64_t>(&setting)) return std::to_string(*whole);
-  if (const double* value = std::get_if<double>(&setting)) return number_text(*value);
-  return std::get<std::string>(setting);
-}
-
-std::string settings(const RunReport& report) {
+/// What the page's script reads: the document without plan and last steps, which are drawn elsewhere.
+Json page_data(const NamedReport& named) {
+  const RunReport& report = *named.report;
   const plan::Plan& plan = report.plan;
-  std::vector<Row> settings{{"seed", std::to_string(report.seed)}}, machine;
-  for (const auto& [name, value] : report.settings)
-    settings.push_back({xml_escaped(name), xml_escaped(text_of(value))});
-  for (const auto& [name, value] : report.context) machine.push_back({xml_escaped(name), xml_escaped(value)});
-  const auto facts = [](std::string_view title, const std::vector<Row>& rows) {
-    return element("div", "facts", element("h3", "", title) + table_html({}, rows, 2));
-  };
-  return element("div", "columns", facts("Settings", settings) + facts("Machine", machine)) +
-         soft("weight policy " + std::string(name_of(plan.schedule.weight_policy)) + ", " +
-              std::string(name_of(plan.training.dtype)) + ", plan " + report.plan_hash);
-}
-
-/// Of each report what `markup` says, under its name where there are several; empty ones are left out.
-std::string of_each(std::span<const NamedReport> reports,
-                    const std::function<std::string(const RunReport&)>& markup) {
-  std::string all;
-  for (const NamedReport& report : reports) {
-    const std::string one = markup(*report.report);
-    if (one.empty()) continue;
-    if (reports.size() > 1) all += element("h2", "", xml_escaped(report.name));
-    all += one;
+  Json data = to_json(report);
+  data.erase("plan");
+  data.erase("last_steps");
+  data["name"] = named.name;
+  data["step_losses"] = loss_points(report);
+  data["epoch_count"] = report.epochs.size();
+  for (const char* list : {"epochs", "evaluations"})
+    if (data.contains(list)) data[list] = thinned(data[list]);
+  data["promised"] = Json::array();
+  for (std::size_t w = 0; w < plan.workers.size(); ++w) {
+    const bool known = w < plan.predicted.workers.size();
+    const plan::WorkerPrediction worker = known ? plan.predicted.workers[w] : plan::WorkerPrediction{};
+    data["promised"].push_back({{"busy_s", worker.busy.count()}, {"peak_bytes", worker.memory.peak.value}});
   }
-  return all;
+  data["why"] = deviation_lines(report);
+  data["slow"] = Json::array();
+  for (const SlowDevice& one : report.slow_devices) data["slow"].push_back(slow_device_line(one, plan));
+  data["about"] = "weight policy " + std::string(name_of(plan.schedule.weight_policy)) + ", " +
+                  std::string(name_of(plan.training.dtype)) + ", plan " + report.plan_hash;
+  return data;
 }
 
+/// Empty places, which the script in the last one fills.
 std::vector<plan::ExplorerSection> sections(std::span<const NamedReport> reports) {
-  std::vector<plan::ExplorerSection> all;
-  const auto add = [&](const char* title, std::string markup) {
-    if (!markup.empty()) all.push_back({title, std::move(markup)});
+  const auto some = [&](auto&& has) {
+    return std::ranges::any_of(reports, [&](const NamedReport& one) { return has(*one.report); });
   };
-  const std::string curves = curves_html(reports);
-  if (!curves.empty()) add("Over the run", element("div", "charts", curves));
-  add("Operations", of_each(reports, operations));
-  add("Workers", of_each(reports, workers));
-  add("Starts", of_each(reports, starts));
-  add("Epochs", of_each(reports, [](const RunReport& report) { return epochs_html(report.epochs); }));
-  add("Settings", of_each(reports, settings));
+  std::vector<plan::ExplorerSection> all;
+  const auto add = [&](const char* title, const std::string& name, const char* css = "") {
+    all.push_back({title, "<div class=\"" + std::string(css) + "\" data-report=\"" + name + "\"></div>"});
+  };
+  const auto ran = [](const RunReport& one) {
+    return !one.step_losses.empty() || !one.history.time.empty() || !one.epochs.empty();
+  };
+  if (some(ran)) add("Over the run", "curves", "charts");
+  add("Operations", "operations");
+  add("Workers", "workers");
+  if (some([](const RunReport& one) { return !one.lost_attempts.empty(); })) add("Starts", "starts");
+  if (some([](const RunReport& one) { return !one.epochs.empty(); })) add("Epochs", "epochs");
+  add("Settings", "settings");
+  all.back().markup += "<script>\n" + std::string(kReportScript) + "</script>";
   return all;
 }
 
@@ -223,10 +189,6 @@ std::string partial_text(const RunReport& report) {
   return text.empty() ? text : text + ")";
 }
 
-std::string filled(double from, double to) {
-  return "<i style=\"left:" + svg_number(100 * from) + "%;width:" + svg_number(100 * (to - from)) + "%\"></i>";
-}
-
 }  // namespace
 
 std::string report_html(std::span<const NamedReport> reports) {
@@ -242,8 +204,10 @@ std::string report_html(std::span<const NamedReport> reports) {
       timelines.push_back({name, r, &kept.drawn.result, kept.drawn.memory, kept.step, kept.bubble});
     }
   }
-  return plan::explorer_page(reports.front().report->plan.model.name + " - pp-run",
-                             plan::explorer_data(plans, timelines), sections(reports), kPageStyle);
+  Json data = plan::explorer_data(plans, timelines);
+  for (const NamedReport& report : reports) data["reports"].push_back(page_data(report));
+  return plan::explorer_page(reports.front().report->plan.model.name + " - pp-run", data, sections(reports),
+                             kReportStyle);
 }
 
 std::vector<PageTimeline> page_timelines(const RunReport& report) {
@@ -263,12 +227,6 @@ std::vector<PageTimeline> page_timelines(const RunReport& report) {
   return timelines;
 }
 
-std::string element(std::string_view tag, std::string_view css, std::string_view inner) {
-  std::string text = "<" + std::string(tag);
-  if (!css.empty()) text.append(" class=\"").append(css).append("\"");
-  return text.append(">").append(inner).append("</").append(tag).append(">\n");
-}
-
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "-";
   const double size = std::abs(value);
@@ -279,34 +237,6 @@ std::string number_text(double value) {
     std::snprintf(text, sizeof text, "%.4g", value);
   }
   return text;
-}
-
-std::string share_text(double share) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
-std::string table_html(const std::vector<std::string>& titles,
-                       const std::vector<std::vector<std::string>>& rows, std::size_t texts) {
-  const auto cells = [&](const char* tag, const std::vector<std::string>& values) {
-    std::string line;
-    for (std::size_t c = 0; c < values.size(); ++c) line += element(tag, c < texts ? "l" : "", values[c]);
-    return element("tr", "", line);
-  };
-  std::string body;
-  for (const auto& row : rows) body += cells("td", row);
-  return element("div", "scroll",
-                 element("table", "", element("thead", "", cells("th", titles)) + element("tbody", "", body)));
-}
-
-std::string bar_html(double share) { return element("span", "bar", filled(0, std::clamp(share, 0.0, 1.0))); }
-
-std::string ratio_html(double ratio) {
-  if (!(ratio > 0) || !std::isfinite(ratio)) return "";
-  const double end = 0.5 + std::clamp(std::log2(ratio), -1.0, 1.0) / 2;
-  return element("span", ratio > 1 ? "bar two over" : "bar two",
-                 filled(std::min(end, 0.5), std::max(end, 0.5)));
 }
 
 }  // namespace pp::run

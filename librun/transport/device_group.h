@@ -43,6 +43,8 @@ class DeviceGroup {
   virtual void sum(const at::Tensor& tensor) = 0;
   /// The calls that `calls` makes wait for each other's partners, not for each other.
   virtual void together(const std::function<void()>& calls) = 0;
+  /// What `work` hands to the device goes into the group's stream, behind the calls so far.
+  virtual void beside(const std::function<void()>& work) = 0;
   virtual std::unique_ptr<Mark> mark() = 0;
 
   /// Why the group cannot go on; empty while it can.

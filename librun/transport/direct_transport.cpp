@@ -122,37 +122,6 @@ class DirectTransport final : public Transport {
   std::vector<DirectEnd> ends_;  ///< per channel: the end that is here
 };
 
-// As the group likes to add.
-class FastSum final : public PendingSum {
- public:
-  FastSum(DeviceGroup& group, const at::Tensor& mine) {
-    group.sum(mine);
-    mark_ = group.mark();
-  }
-  bool advance() override { return true; }
-  void add() override {}
-  void finish() override { mark_->hold_back(); }
-  Seconds spent() override { return Seconds(0); }
-
- private:
-  std::unique_ptr<DeviceGroup::Mark> mark_;
-};
-
-// Each slice from its owner to all others.
-std::unique_ptr<DeviceGroup::Mark> hand_out(DeviceGroup& group, const at::Tensor& flat,
-                                            std::span<const Slice> slices) {
-  group.together([&] {
-    for (const Slice& slice : slices) {
-      const auto owner = static_cast<int>(slice.owner);
-      if (owner != group.me()) group.receive(owner, part_of(flat, slice));
-      for (int i = 0; owner == group.me() && i < group.size(); ++i) {
-        if (i != owner) group.send(i, part_of(flat, slice));
-      }
-    }
-  });
-  return group.mark();
-}
-
 // When the calling thread's work on a device has come so far.
 class Moment {
  public:
@@ -171,45 +140,71 @@ class Moment {
   Coordinator::Clock::time_point host_ = Coordinator::Clock::now();
 };
 
-// Each member adds its slices of all vectors, in the order of the members, and may give them to the others. A
-// group's calls have one order for all members, so nobody hands out before it must.
-class DirectSum final : public PendingSum {
+// All of a sum goes into the group's stream when it begins, for all members in the same order: nothing is left
+// for the members to do.
+class DirectSum : public PendingSum {
+ public:
+  /// As the group likes to add.
+  DirectSum(DeviceGroup& group, const at::Tensor& mine) : DirectSum(group) {
+    group.sum(mine);
+    mark_ = group.mark();
+  }
+
+  bool advance() final { return true; }
+  void add() final {}
+  void finish() final { mark_->hold_back(); }
+  Seconds spent() final { return end_ ? end_->since(*begin_) : Seconds(0); }
+
+ protected:
+  explicit DirectSum(DeviceGroup& group) : group_(group) {}
+
+  DeviceGroup& group_;
+  std::unique_ptr<DeviceGroup::Mark> mark_;
+  std::optional<Moment> begin_, end_;  ///< of the additions
+};
+
+// Each slice from its owner to all others.
+void hand_out(DeviceGroup& group, const at::Tensor& flat, std::span<const Slice> slices) {
+  group.together([&] {
+    for (const Slice& slice : slices) {
+      const auto owner = static_cast<int>(slice.owner);
+      if (owner != group.me()) group.receive(owner, part_of(flat, slice));
+      for (int i = 0; owner == group.me() && i < group.size(); ++i) {
+        if (i != owner) group.send(i, part_of(flat, slice));
+      }
+    }
+  });
+}
+
+// Each member adds its slices of all vectors, in the order of the members, and may give them to the others.
+class SlicedSum final : public DirectSum {
  public:
   enum class HandOut { yes, no };
 
-  DirectSum(DeviceGroup& group, const at::Tensor& mine, std::vector<Slice> slices, HandOut hand_out)
-      : group_(group), flat_(mine.view(-1)), slices_(std::move(slices)), hands_out_(hand_out == HandOut::yes) {
-    std::erase_if(slices_, [](const Slice& slice) { return slice.length() == 0; });
-    group_.together([&] {
-      for (const Slice& slice : slices_) {
+  SlicedSum(DeviceGroup& group, const at::Tensor& mine, std::vector<Slice> slices, HandOut hands_out)
+      : DirectSum(group), flat_(mine.view(-1)) {
+    std::erase_if(slices, [](const Slice& slice) { return slice.length() == 0; });
+    group.together([&] {
+      for (const Slice& slice : slices) {
         const auto owner = static_cast<int>(slice.owner);
-        if (owner == group_.me()) {
+        if (owner == group.me()) {
           receive_all(slice);
         } else {
-          group_.send(owner, part_of(flat_, slice));
+          group.send(owner, part_of(flat_, slice));
         }
       }
     });
-    mark_ = group_.mark();
+    group.beside([&] {
+      begin_.emplace(flat_.device());
+      for (std::vector<at::Tensor>& theirs : theirs_) {
+        for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
+        if (group.me() != 0) theirs[static_cast<std::size_t>(group.me())].copy_(theirs[0]);
+      }
+      end_.emplace(flat_.device());
+    });
+    if (hands_out == HandOut::yes) hand_out(group, flat_, slices);
+    mark_ = group.mark();
   }
-
-  bool advance() override { return false; }
-
-  void add() override {
-    const profile::ChargeMemory charged{profile::MemoryAccount()};
-    mark_->hold_back();
-    begin_.emplace(flat_.device());
-    for (std::vector<at::Tensor>& theirs : theirs_) {
-      for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
-      if (group_.me() != 0) theirs[static_cast<std::size_t>(group_.me())].copy_(theirs[0]);
-    }
-    end_.emplace(flat_.device());
-    if (hands_out_) mark_ = hand_out(group_, flat_, slices_);
-  }
-
-  void finish() override { mark_->hold_back(); }
-
-  Seconds spent() override { return end_->since(*begin_); }
 
  private:
   /// The other members' parts of a slice that this one adds up.
@@ -223,13 +218,8 @@ class DirectSum final : public PendingSum {
     }
   }
 
-  DeviceGroup& group_;
   at::Tensor flat_;
-  std::vector<Slice> slices_;
-  bool hands_out_;
   std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
-  std::unique_ptr<DeviceGroup::Mark> mark_;
-  std::optional<Moment> begin_, end_;  ///< of the additions
 };
 
 class DirectCollectives final : public Collectives {
@@ -248,10 +238,10 @@ class DirectCollectives final : public Collectives {
   std::unique_ptr<PendingSum> begin_sum(std::size_t group, WorkerId me, const at::Tensor& mine) override {
     if (!groups_[group]) return other_->begin_sum(group, me, mine);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    if (fast_) return std::make_unique<FastSum>(*groups_[group], mine);
-    return std::make_unique<DirectSum>(
+    if (fast_) return std::make_unique<DirectSum>(*groups_[group], mine);
+    return std::make_unique<SlicedSum>(
         *groups_[group], mine, equal_slices(mine.numel(), static_cast<std::size_t>(groups_[group]->size())),
-        DirectSum::HandOut::yes);
+        SlicedSum::HandOut::yes);
   }
 
   Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
@@ -264,14 +254,15 @@ class DirectCollectives final : public Collectives {
                                            std::span<const Slice> slices) override {
     if (!groups_[group]) return other_->begin_reduce(group, me, mine, slices);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    return std::make_unique<DirectSum>(*groups_[group], mine, std::vector(slices.begin(), slices.end()),
-                                       DirectSum::HandOut::no);
+    return std::make_unique<SlicedSum>(*groups_[group], mine, std::vector(slices.begin(), slices.end()),
+                                       SlicedSum::HandOut::no);
   }
 
   Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
                  std::span<const Slice> slices) override {
     if (!groups_[group]) return other_->spread(group, me, mine, slices);
-    hand_out(*groups_[group], mine, slices)->hold_back();
+    hand_out(*groups_[group], mine, slices);
+    groups_[group]->mark()->hold_back();
     return Seconds(0);
   }
 

@@ -205,6 +205,8 @@ def read_reports(page: browser.Browser, folder: pathlib.Path):
         for view in page.evaluate("[...document.querySelectorAll('.view')].map((view) => view.id)"):
             open_tab(page, view)
             page.screenshot(folder / f"{name}-{view}.png")
+        check(page.evaluate("document.querySelectorAll('figure .curve').length") >= 2, f"{name} has curves")
+        check(page.evaluate("[...document.querySelectorAll('[data-report]')].every((one) => one.textContent)"), f"{name}: every tab says something")
         clean(page, name)
 
 

@@ -59,6 +59,10 @@ class ThreadGroups {
       }
     }
     void together(const std::function<void()>& calls) override { calls(); }
+    void beside(const std::function<void()>& work) override {
+      mark()->hold_back();
+      work();
+    }
     std::unique_ptr<Mark> mark() override { return std::make_unique<Until>(all_, coming_); }
     std::string failure() override { return ""; }
     void abort() noexcept override {}

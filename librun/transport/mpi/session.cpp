@@ -1,12 +1,16 @@
 #include "librun/transport/mpi/session.h"
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -19,7 +23,7 @@ namespace pp::run {
 namespace {
 
 // MPI_Init waits for all ranks, however long. While one of these exists that is bounded: the process then ends,
-// and the launcher ends the others.
+// and the launcher ends the others. Those that are here say so, which tells who is missing.
 class StartWatch {
  public:
   explicit StartWatch(Seconds patience) : thread_([this, patience] { watch(patience); }) {}
@@ -35,14 +39,26 @@ class StartWatch {
   StartWatch& operator=(const StartWatch&) = delete;
 
  private:
+  static const char* first_set(std::initializer_list<const char*> variables) {
+    for (const char* const variable : variables)
+      if (const char* const value = std::getenv(variable)) return value;
+    return "?";
+  }
+
   void watch(Seconds patience) {
+    constexpr std::chrono::seconds kLastWords(2);
     std::unique_lock held(mutex_);
     if (changed_.wait_for(held, patience, [this] { return begun_; })) return;
+    std::array<char, 256> host{};
+    gethostname(host.data(), host.size() - 1);
     std::fprintf(
         stderr,
-        "%s: error: the ranks have not met for %s: one hangs, was stopped, or cannot be reached; look at "
-        "the hosts\n",
-        program_invocation_short_name, to_text(patience).c_str());
+        "%s: error: rank %s of %s on %s: the ranks have not met for %s; those that do not say so hang, "
+        "were stopped, or cannot be reached: look at their hosts\n",
+        program_invocation_short_name, first_set({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}),
+        first_set({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}), host.data(),
+        to_text(patience).c_str());
+    std::this_thread::sleep_for(kLastWords);  // the launcher ends the others when the first one has ended
     std::_Exit(EXIT_FAILURE);
   }
 

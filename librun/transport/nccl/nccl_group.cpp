@@ -138,6 +138,15 @@ class NcclGroup final : public DeviceGroup {
     });
   }
 
+  void beside(const std::function<void()>& work) override {
+    settle();
+    const c10::cuda::CUDAGuard guard(device());
+    behind_.record(c10::cuda::getCurrentCUDAStream(device().index()));
+    behind_.block(*stream_);
+    const c10::cuda::CUDAStreamGuard in(*stream_);
+    work();
+  }
+
   std::unique_ptr<Mark> mark() override {
     open_.push_back(std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming));
     auto mark = std::make_unique<EventMark>(*this, open_.back());

@@ -226,7 +226,8 @@ TEST_SUITE("librun/transport/direct_transport") {
     }
   }
 
-  // Ranks ask after them at different moments: the last one never does before it must.
+  // Ranks ask after them at different moments: the last one never does before it must. By GPUs sums are handed
+  // out when they begin: for each bucket a member has sent two slices to be added, and its own sum twice.
   TEST_CASE("sums that are under way together have the bits of ((m0 + m1) + m2), by GPUs and by hosts") {
     for (const bool direct : {true, false}) {
       std::vector<at::Tensor> parts, expected;
@@ -251,6 +252,11 @@ TEST_SUITE("librun/transport/direct_transport") {
           begun.push_back(collectives->begin_sum(0, WorkerId{peers.rank()},
                                                  bucket(static_cast<std::size_t>(peers.rank()), b)));
           if (peers.rank() < 2) begun.front()->advance();
+        }
+        if (direct) {
+          CHECK(begun.back()->advance());
+          begun.back()->finish();  // which all members' messages have come before
+          CHECK(all.messages() >= 4 * (2 + 2));
         }
         for (const auto& sum : begun) sum->add();
         for (const auto& sum : begun) sum->finish();
