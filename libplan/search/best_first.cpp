@@ -85,7 +85,12 @@ class BestFirst {
     return queue.empty() ? kInfinity : queue.begin()->first.first;
   }
 
-  /// What is searched first until there is a plan: what has short searches.
+  /// Until there is a plan, and where searches take long one that a case has given, it goes deep.
+  bool begins() const {
+    return shortlist_.best() == kInfinity || (!found_ && !is_small(graph_.size(), all_));
+  }
+
+  /// What is searched first then: what has short searches.
   Queue<Case>::iterator promising() {
     const auto is_long = [](const auto& entry) {
       return dynamic_cast<const ChainCase*>(entry.second.open.get()) == nullptr;
@@ -116,7 +121,7 @@ class BestFirst {
     } else if (cases_.empty() || (!starts_.empty() && least(starts_) <= least(cases_))) {
       climb(starts_.extract(starts_.begin()).mapped());
     } else {
-      const auto node = cases_.extract(shortlist_.best() < kInfinity ? cases_.begin() : promising());
+      const auto node = cases_.extract(begins() ? promising() : cases_.begin());
       visit(std::move(node.mapped()), node.key().first);
     }
     return true;
@@ -133,7 +138,12 @@ class BestFirst {
     const double far = (misjudged ? kNear : kFar) * best;
     try {
       if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
-      if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
+      if (begins() && !is_small(graph_.size(), all_)) {
+        while (open.refine(best)) {
+        }
+      } else if (open.refine(best)) {
+        return push(cases_, open.bound(), std::move(one));
+      }
       if (!open.has_next()) return close(open);
       std::vector<Finalist> found =
           open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
