@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
 
 namespace pp::cli {
 
@@ -17,6 +18,16 @@ bool launched_with_ranks() {
   };
   return std::ranges::any_of(kSizes, are_several) ||
          (std::getenv("PMIX_RANK") != nullptr && are_several("SLURM_STEP_NUM_TASKS"));
+}
+
+std::string launched_as() {
+  const auto first_set = [](std::initializer_list<const char*> variables) {
+    for (const char* const variable : variables)
+      if (const char* const value = std::getenv(variable)) return std::string(value);
+    return std::string("?");
+  };
+  return "rank " + first_set({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) + " of " +
+         first_set({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
 }
 
 // Over TCP, Open MPI sends a message of more than 64 KiB only when the receiver has asked for it, and that one

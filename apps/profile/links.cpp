@@ -171,7 +171,7 @@ void between(run::Peers& peers, const LinksOptions& options, const cli::Shell& s
 
 void between_ranks(const LinksOptions& options, const cli::Shell& shell) {
   cli::set_up_mpi();
-  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
+  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers(cli::launched_as());
   try {
     between(*peers, options, shell);
   } catch (const SaidByFirst&) {

@@ -137,7 +137,7 @@ void measure_on_ranks(const RunOptions& options, const cli::Shell& shell, run::P
 
 void run_on_ranks(const RunOptions& options, const cli::Shell& shell) {
   cli::set_up_mpi();
-  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers();
+  const std::unique_ptr<run::Peers> peers = run::join_mpi_peers(cli::launched_as());
   try {
     measure_on_ranks(options, shell, *peers);
   } catch (const SaidByFirst&) {

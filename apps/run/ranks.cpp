@@ -16,7 +16,7 @@ namespace pp::run_tool {
 void Ranks::join(Seconds patience) {
   if (!cli::launched_with_ranks()) return;
   cli::set_up_mpi();
-  peers_ = run::join_mpi_peers(patience);
+  peers_ = run::join_mpi_peers(cli::launched_as(), patience);
 }
 
 run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,

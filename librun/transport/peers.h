@@ -98,8 +98,9 @@ class Peers {
 /// while something large is being sent, else longer and longer.
 inline constexpr std::chrono::microseconds kShortestRest(200), kLongestRest(8000);
 
-/// The ranks of mpirun or srun. At most once in a process; when it is destroyed, all ranks must have agreed to
-/// end. Throws pp::Error (usage) in a build without MPI.
-std::unique_ptr<Peers> join_mpi_peers(Seconds patience = std::chrono::minutes(10));
+/// The ranks of mpirun or srun, of which this one calls itself `me` when the others do not come. At most once
+/// in a process; when it is destroyed, all ranks must have agreed to end. Throws pp::Error (usage) in a build
+/// without MPI.
+std::unique_ptr<Peers> join_mpi_peers(std::string me, Seconds patience = std::chrono::minutes(10));
 
 }  // namespace pp::run

@@ -156,7 +156,8 @@ class SomeRequests {
 
 class MpiPeers final : private MpiSession, public Peers {
  public:
-  explicit MpiPeers(Seconds patience) : MpiSession(patience), Peers(MpiSession::rank(), MpiSession::size()) {
+  MpiPeers(std::string me, Seconds patience)
+      : MpiSession(std::move(me), patience), Peers(MpiSession::rank(), MpiSession::size()) {
     for (MPI_Comm& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane);
     host_ = find_host();
     int found = 0;
@@ -326,6 +327,8 @@ class MpiPeers final : private MpiSession, public Peers {
 
 }  // namespace
 
-std::unique_ptr<Peers> join_mpi_peers(Seconds patience) { return std::make_unique<MpiPeers>(patience); }
+std::unique_ptr<Peers> join_mpi_peers(std::string me, Seconds patience) {
+  return std::make_unique<MpiPeers>(std::move(me), patience);
+}
 
 }  // namespace pp::run

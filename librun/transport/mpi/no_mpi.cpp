@@ -16,6 +16,6 @@ namespace {
 
 std::string mpi_library() { return ""; }
 
-std::unique_ptr<Peers> join_mpi_peers(Seconds /*patience*/) { refuse(); }
+std::unique_ptr<Peers> join_mpi_peers(std::string /*me*/, Seconds /*patience*/) { refuse(); }
 
 }  // namespace pp::run

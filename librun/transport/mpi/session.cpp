@@ -10,10 +10,10 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "libprofile/core/error.h"
 #include "librun/transport/backends.h"
@@ -26,7 +26,8 @@ namespace {
 // and the launcher ends the others. Those that are here say so, which tells who is missing.
 class StartWatch {
  public:
-  explicit StartWatch(Seconds patience) : thread_([this, patience] { watch(patience); }) {}
+  StartWatch(std::string me, Seconds patience)
+      : me_(std::move(me)), thread_([this, patience] { watch(patience); }) {}
   ~StartWatch() {
     {
       const std::lock_guard held(mutex_);
@@ -39,29 +40,21 @@ class StartWatch {
   StartWatch& operator=(const StartWatch&) = delete;
 
  private:
-  static const char* first_set(std::initializer_list<const char*> variables) {
-    for (const char* const variable : variables)
-      if (const char* const value = std::getenv(variable)) return value;
-    return "?";
-  }
-
   void watch(Seconds patience) {
     constexpr std::chrono::seconds kLastWords(2);
     std::unique_lock held(mutex_);
     if (changed_.wait_for(held, patience, [this] { return begun_; })) return;
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);
-    std::fprintf(
-        stderr,
-        "%s: error: rank %s of %s on %s: the ranks have not met for %s; those that do not say so hang, "
-        "were stopped, or cannot be reached: look at their hosts\n",
-        program_invocation_short_name, first_set({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}),
-        first_set({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}), host.data(),
-        to_text(patience).c_str());
+    std::fprintf(stderr,
+                 "%s: error: %s on %s: the ranks have not met for %s; those that do not say so hang, "
+                 "were stopped, or cannot be reached: look at their hosts\n",
+                 program_invocation_short_name, me_.c_str(), host.data(), to_text(patience).c_str());
     std::this_thread::sleep_for(kLastWords);  // the launcher ends the others when the first one has ended
     std::_Exit(EXIT_FAILURE);
   }
 
+  const std::string me_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool begun_ = false;
@@ -70,8 +63,8 @@ class StartWatch {
 
 }  // namespace
 
-MpiSession::MpiSession(Seconds patience) {
-  const StartWatch watch(patience);
+MpiSession::MpiSession(std::string me, Seconds patience) {
+  const StartWatch watch(std::move(me), patience);
   int given = MPI_THREAD_SINGLE;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given);
   if (given >= MPI_THREAD_SERIALIZED) return;

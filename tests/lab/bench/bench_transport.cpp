@@ -118,7 +118,7 @@ class PingPong {
 
 int main(int count, char** arguments) {
   profile::prepare_process();
-  const auto peers = run::join_mpi_peers();
+  const auto peers = run::join_mpi_peers("a rank");
   if (peers->size() != 2) {
     std::fputs("bench_transport: start it on two ranks (scripts/bench transport)\n", stderr);
     return 2;
