@@ -86,9 +86,7 @@ class BestFirst {
   }
 
   /// Until there is a plan, and where searches take long one that a case has given, it goes deep.
-  bool begins() const {
-    return shortlist_.best() == kInfinity || (!found_ && !is_small(graph_.size(), all_));
-  }
+  bool begins() const { return shortlist_.best() == kInfinity || (!found_ && !is_small(graph_.size(), all_)); }
 
   /// What is searched first then: what has short searches.
   Queue<Case>::iterator promising() {

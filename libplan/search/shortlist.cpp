@@ -23,10 +23,10 @@ constexpr std::size_t kSwapped = 32;    ///< of one that swaps: each way to cut 
 constexpr std::int64_t kPlacedOperations = 8'000'000;  ///< of those in all, about a second a million
 constexpr double kOperations = 4e6;                    ///< the same of all others
 constexpr double kOperationsLarge = 1e6;               ///< the same on a machine that is_large()
-constexpr std::size_t kAtOnce = 8;                  ///< whatever the number of threads, which changes no result
-constexpr std::int64_t kClimbed = 2'000'000;        ///< operations simulated by the climbs of one schedule
-constexpr std::size_t kListed = 5;  ///< alternatives, whatever PlanRequest::top: it changes no plan
-constexpr double kAgain = 4. / 3;   ///< what running all again costs, backward being about twice a forward
+constexpr std::size_t kAtOnce = 8;            ///< whatever the number of threads, which changes no result
+constexpr std::int64_t kClimbed = 2'000'000;  ///< operations simulated by the climbs of one schedule
+constexpr std::size_t kListed = 5;            ///< alternatives, whatever PlanRequest::top: it changes no plan
+constexpr double kAgain = 4. / 3;  ///< what running all again costs, backward being about twice a forward
 
 /// How many like it are priced, from one search.
 std::size_t most_of(const Finalist& finalist) {
@@ -307,7 +307,8 @@ void Shortlist::climb(std::size_t start, int devices) {
   const int machine = before.placed ? 0 : devices;
   std::int64_t& left = climbs_.try_emplace({before.schedule, machine, {}, 0, {}}, kClimbed).first->second;
   std::int64_t& part =
-      climbs_.try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, kClimbed / parts)
+      climbs_
+          .try_emplace({before.schedule, machine, mode, before.micro_batches, before.origin}, kClimbed / parts)
           .first->second;
   std::int64_t operations = std::min(left, part);
   if (operations <= 0 || !tried_.insert(shape(before)).second) return;

@@ -148,8 +148,8 @@ std::vector<Finalist> ChainCase::on_list(std::size_t list, const SearchSpace& sp
   std::vector<Finalist> found;
   double& least = least_listed_[list];
   const double near = std::min({most_listed_, worth.listed, kNear * least});
-  for (const auto& [partition, devices, estimate] : ordered_candidates(
-           one_, part_.cluster, part_.request, part_.lists.of(one_)[list], space, near)) {
+  for (const auto& [partition, devices, estimate] :
+       ordered_candidates(one_, part_.cluster, part_.request, part_.lists.of(one_)[list], space, near)) {
     add(found, {partition, estimate, bound_, Origin::device_list}, devices);
     least = std::min(least, estimate);
   }

@@ -120,8 +120,8 @@ std::vector<char> lower_than_both_sides(const Chain& chain, const std::vector<in
     while (end < bytes.size() && bytes[end] == bytes[begin]) ++end;
     const bool falls = begin == 0 || bytes[begin - 1] > bytes[begin];
     const bool rises = end == bytes.size() || bytes[end] > bytes[begin];
-    std::fill(low.begin() + static_cast<std::ptrdiff_t>(begin),
-              low.begin() + static_cast<std::ptrdiff_t>(end), static_cast<char>(falls && rises));
+    std::fill(low.begin() + static_cast<std::ptrdiff_t>(begin), low.begin() + static_cast<std::ptrdiff_t>(end),
+              static_cast<char>(falls && rises));
   }
   return low;
 }
