@@ -97,7 +97,7 @@ enum class Copies { refused, allowed };
 /// updated otherwise than once per step, or that share weights over stages.
 Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies = Copies::refused);
 
-/// Of several stages on pipelines of one worker, which the trainer would run as one.
+/// Refuses several stages on pipelines of one worker, which the trainer would run as one.
 void refuse_lone_chunks(const Plan& plan, const Lane& lane, const std::string& trainer);
 
 /// What of a plan, beside its stages and orders, an export carries; the rest is lost.

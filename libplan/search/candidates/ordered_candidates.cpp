@@ -111,7 +111,7 @@ DeviceLists::List list_of(std::vector<int> order, Neighbours view, const PlanCas
   return {std::move(order), std::make_shared<const Seats>(std::move(seats))};
 }
 
-/// Of each of these boundaries, whether less crosses it than the nearest ones on both sides that differ.
+/// Whether less crosses a boundary than the nearest ones on both sides that differ, for each.
 std::vector<char> lower_than_both_sides(const Chain& chain, const std::vector<int>& boundaries) {
   std::vector<double> bytes;
   for (const int k : boundaries) bytes.push_back(chain.cut_activation[at(k)] + chain.cut_gradient[at(k)]);
