@@ -124,8 +124,8 @@ void add_export(const cli::Command& app, cli::Shell& shell) {
       .add_option("--format", options->format,
                   "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
                   "megatron, megatron-bridge, verl, nemo-rl, deepspeed, torchtitan, nemo-automodel: what these "
-                  "trainers "
-                  "are started with, and a README.md of what was not modelled; pipedream: its stage text")
+                  "trainers are started with, and a README.md of what was not modelled; pipedream: its stage "
+                  "text")
       .type_name("FORMAT")
       .capture_default_str();
   command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")

@@ -306,10 +306,33 @@ struct HydraTrainer {
   std::string name, version;
   std::string_view Words::*words;
   std::string root, yes;  ///< of every key; true
+  std::string model;      ///< where the model is named
+  std::string start;      ///< the command in front of the overrides; empty: torchrun with a recipe
+  std::string yours;      ///< what else is the user's
 };
-const HydraTrainer kBridge{"Megatron Bridge", " (0.6)", &Words::bridge, "", "true"};
-const HydraTrainer kVerl{"verl", " (Megatron backend)", &Words::verl, "actor_rollout_ref.actor.", "True"};
-const HydraTrainer kNemoRl{"NeMo RL", " (Megatron backend)", &Words::nemo_rl, "policy.", "true"};
+const HydraTrainer kBridge{"Megatron Bridge", " (0.6)", &Words::bridge, "", "true", "the recipe", "", ""};
+const HydraTrainer kVerl{
+    .name = "verl",
+    .version = " (Megatron backend)",
+    .words = &Words::verl,
+    .root = "actor_rollout_ref.actor.",
+    .yes = "True",
+    .model = "actor_rollout_ref.model.path",
+    .start = "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer.yaml YOURS",
+    .yours =
+        "rollout, reference model, data; the reference takes the actor's degrees, and ppo_mini_batch_size "
+        "counts prompts, each of rollout.n samples"};
+const HydraTrainer kNemoRl{
+    .name = "NeMo RL",
+    .version = " (Megatron backend)",
+    .words = &Words::nemo_rl,
+    .root = "policy.",
+    .yes = "true",
+    .model = "policy.model_name",
+    .start = "uv run examples/run_grpo.py --config examples/configs/grpo_math_1B_megatron.yaml YOURS",
+    .yours =
+        "generation, which takes no virtual stages with its Megatron backend; sequence packing, which "
+        "context groups need; data"};
 
 /// Bridge's recipes of precision; the others train in bfloat16.
 std::string precision_words(const Training& training, const HydraTrainer& trainer, detail::LossList& lost) {
@@ -394,12 +417,7 @@ std::string recipe_text(const MegatronRun& run, std::int64_t blocks) {
 
 /// Shell lines that start it.
 std::string hydra_launch(const HydraTrainer& trainer, const detail::Processes& processes) {
-  if (&trainer == &kVerl)
-    return "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer.yaml YOURS $(cat "
-           "DIR/overrides.txt)\n";
-  if (&trainer == &kNemoRl)
-    return "uv run examples/run_grpo.py --config examples/configs/grpo_math_1B_megatron.yaml YOURS $(cat "
-           "DIR/overrides.txt)\n";
+  if (!trainer.start.empty()) return trainer.start + " $(cat DIR/overrides.txt)\n";
   return "torchrun --nproc-per-node " + std::to_string(processes.per_node) + " --nnodes " +
          std::to_string(processes.nodes) +
          " scripts/training/run_recipe.py --recipe RECIPE --mode pretrain --dataset mock \\\n"
@@ -412,25 +430,16 @@ TrainerExport export_overrides(const Plan& plan, Losses losses, const HydraTrain
   const std::string overrides = overrides_of(run, plan, trainer, lost);
   for (std::string& what : lost.settle(trainer.name)) run.lost.push_back(std::move(what));
   const std::string blocks = parse_megatron_arguments(run.arguments).find("num-layers")->second;
-  const bool bridge = &trainer == &kBridge;
-  const std::string model = bridge               ? "the recipe of the model: "
-                            : &trainer == &kVerl ? "actor_rollout_ref.model.path of the model: "
-                                                 : "policy.model_name of the model: ";
-  detail::TrainerNotes notes{.trainer = trainer.name + trainer.version,
-                             .launch = hydra_launch(trainer, detail::processes_of(plan, trainer.name)),
-                             .yours = {model + recipe_text(run, std::stoll(blocks))},
-                             .not_modelled = {"its fused and Transformer Engine kernels"}};
-  if (!bridge)
+  detail::TrainerNotes notes{
+      .trainer = trainer.name + trainer.version,
+      .launch = hydra_launch(trainer, detail::processes_of(plan, trainer.name)),
+      .yours = {trainer.model + " of the model: " + recipe_text(run, std::stoll(blocks))},
+      .not_modelled = {"its fused and Transformer Engine kernels"}};
+  if (!trainer.yours.empty()) {
+    notes.yours.push_back(trainer.yours);
     notes.not_modelled.emplace_back(
         "generation, and sequences of unequal length: the plan is of the policy's update");
-  if (&trainer == &kVerl)
-    notes.yours.emplace_back(
-        "rollout, reference model, data; the reference takes the actor's degrees, and ppo_mini_batch_size "
-        "counts prompts, each of rollout.n samples");
-  if (&trainer == &kNemoRl)
-    notes.yours.emplace_back(
-        "generation, which takes no virtual stages with its Megatron backend; sequence packing, which context "
-        "groups need; data");
+  }
   return {
       {{"overrides.txt", overrides}, {"README.md", detail::trainer_readme(plan, run.lane, notes, run.lost)}},
       run.lost};

@@ -37,6 +37,7 @@ class BestFirst {
         graph_(graph),
         request_(request),
         all_(static_cast<int>(cluster.devices.size())),
+        takes_long_(!is_small(graph.size(), all_)),
         shortlist_(profile, cluster, graph, request),
         equal_places_(!order_matters(cluster, usable_bytes(cluster, request, SharedMemory::parts))) {
     stop_.goes_on = [this] { return goes_on(request_, progress()); };
@@ -85,10 +86,10 @@ class BestFirst {
     return queue.empty() ? kInfinity : queue.begin()->first.first;
   }
 
-  /// Until there is a plan, and where searches take long one that a case has given, it goes deep.
-  bool begins() const { return shortlist_.best() == kInfinity || (!found_ && !is_small(graph_.size(), all_)); }
+  /// Until there is a plan, where searches take long one from a search, one case after the other is searched.
+  bool begins() const { return shortlist_.best() == kInfinity || (!found_ && takes_long_); }
 
-  /// What is searched first then: what has short searches.
+  /// The first case then: one that has short searches.
   Queue<Case>::iterator promising() {
     const auto is_long = [](const auto& entry) {
       return dynamic_cast<const ChainCase*>(entry.second.open.get()) == nullptr;
@@ -96,12 +97,12 @@ class BestFirst {
     return std::ranges::min_element(cases_, {}, is_long);
   }
 
-  /// A partition that promises more than the best plan goes before searches that take long: they take less time
-  /// with a better plan.
+  /// A partition that promises a shorter step than the best plan goes before searches that take long: with a
+  /// better plan they take less time.
   bool candidate_is_next() const {
     const double promised = least(candidates_);
     const double others = std::min(least(cases_), least(starts_));
-    const bool dives = !is_small(graph_.size(), all_) && promised < shortlist_.best();
+    const bool dives = takes_long_ && promised < shortlist_.best();
     return !candidates_.empty() && (dives || promised <= others);
   }
 
@@ -136,13 +137,13 @@ class BestFirst {
     const double far = (misjudged ? kNear : kFar) * best;
     try {
       if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
-      if (begins() && !is_small(graph_.size(), all_)) {
-        while (open.refine(best)) {
+      if (!takes_long_ || !begins()) {
+        if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
+      } else {
+        while (open.bound() < kInfinity && open.refine(best)) {
         }
-      } else if (open.refine(best)) {
-        return push(cases_, open.bound(), std::move(one));
       }
-      if (!open.has_next()) return close(open);
+      if (open.bound() == kInfinity || open.bound() > limit || !open.has_next()) return close(open);
       std::vector<Finalist> found =
           open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
       double promised = found.empty() ? least : kInfinity;
@@ -351,6 +352,7 @@ class BestFirst {
   const PlanGraph& graph_;
   const PlanRequest& request_;
   const int all_;
+  const bool takes_long_;  ///< a search of all devices
   Shortlist shortlist_;
   StopSign stop_;
   std::list<PlanRequest> requests_;

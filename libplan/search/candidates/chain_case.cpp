@@ -110,9 +110,11 @@ void ChainCase::include(double objective, bool listed) {
 }
 
 std::vector<Finalist> ChainCase::next(const Worth& worth) {
-  if (looked_ == Looked::everywhere || looked_ == Looked::at_points)
-    return std::exchange(looked_, Looked::everywhere) == Looked::at_points ? misjudged(worth)
-                                                                           : std::vector<Finalist>();
+  if (looked_ == Looked::everywhere) return {};
+  if (looked_ == Looked::at_points) {
+    looked_ = Looked::everywhere;
+    return misjudged(worth);
+  }
   std::vector<Finalist> found;
   const std::vector<DeviceLists::List>& lists = part_.lists.of(one_);
   const bool first = std::exchange(looked_, Looked::without_lists) == Looked::no;

@@ -87,12 +87,29 @@ TEST_CASE("no option forced to any value gives a faster plan than one that is le
   CHECK(compared > 100);
 }
 
-TEST_CASE("a search over unequal devices that ends early has a plan near that of the whole search") {
-  // 40 blocks of five layers, at whose ends the least crosses, on two nodes of two kinds.
+/// 40 blocks of five layers, at whose ends the least crosses.
+Profile long_row() {
   test::ProfileSpec spec{.layers = {}, .edges = {}, .sizes = {1}};
   for (int l = 0; l < 200; ++l)
     spec.layers.push_back({1 + 0.1 * (l % 5), 2, 2'000'000, l % 5 == 4 ? 200'000 : 900'000, 1'500'000});
-  const Profile profile = test::make_profile(spec);
+  return test::make_profile(spec);
+}
+
+TEST_CASE("a long row that fits nowhere has no plan, whatever the schedules") {
+  const Profile profile = long_row();
+  const Cluster cluster = test::make_cluster(12, 1e9);
+  PlanRequest request;
+  request.mini_batch = 48;
+  request.memory_limit = Bytes(1'000'000);
+  for (const char* schedules : {"auto", "1f1b,interleaved", "interleaved", "chimera", "zb-v,dualpipe-v"}) {
+    CAPTURE(schedules);
+    request.schedule = schedules;
+    CHECK(step_within(profile, cluster, request) == std::numeric_limits<double>::infinity());
+  }
+}
+
+TEST_CASE("a search over unequal devices that ends early has a plan near that of the whole search") {
+  const Profile profile = long_row();
   Cluster cluster = test::make_cluster(12, 1e9);
   for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
     cluster.devices[d].speed = d < 6 ? 1 : 0.6;
