@@ -9,6 +9,7 @@
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
 #include "libplan/interop/megatron_arguments.h"
+#include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/cluster.h"
@@ -335,7 +336,7 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
       .check(cli::whole_number(1))
       .group("Search");
   add_stages(command, request);
-  command.add_option("--replicas", options.replicas, "per stage: 3-1").type_name("R-R").group("Search");
+  command.add_option("--replicas", options.replicas, "per stage: 3-1; one number: of each").type_name("R-R").group("Search");
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
@@ -481,7 +482,12 @@ plan::PlanRequest to_request(const RequestOptions& options, const Profile& profi
   } else if (!options.layout.empty()) {
     request.cuts = plan::cuts_of_layout(plan::make_graph(profile), options.layout);
   }
-  if (!options.replicas.empty()) request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
+  if (!options.replicas.empty()) {
+    request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
+    const int chunks = request.cuts.empty() ? 1 : std::max(request.chunks_per_worker, 1);  // cuts count them all
+    if (request.replicas.size() == 1)
+      request.replicas.resize(at(std::max(plan::requested_stages(request) / chunks, 1)), request.replicas[0]);
+  }
   if (options.window != "auto") std::tie(request.window, request.windows) = parse_window(options.window);
   return request;
 }

@@ -9,6 +9,7 @@
 #include "apps/plan/planning_options.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/program_text.h"
+#include "libprofile/core/index.h"
 
 namespace pp::plan_tool {
 
@@ -22,7 +23,13 @@ std::vector<int> counts(const std::string& text, char separator, const std::stri
 
 /// K equal places; data parallelism has its workers in one.
 std::vector<int> replicas_of(const ScheduleOptions& options) {
-  if (!options.replicas.empty()) return cli::parse_counts(options.replicas, '-', "--replicas");
+  if (!options.replicas.empty()) {
+    std::vector<int> replicas = cli::parse_counts(options.replicas, '-', "--replicas");
+    if (replicas.size() == 1) replicas.resize(at(std::max(options.stages, 1)), replicas.front());
+    if (options.stages == 0 || std::ssize(replicas) == options.stages) return replicas;
+    throw Error(ErrorKind::usage, "--stages asks for " + std::to_string(options.stages) + " workers, --replicas for " +
+                                      std::to_string(replicas.size()) + "; leave one of the two out");
+  }
   if (options.stages == 0) {
     throw Error(ErrorKind::usage, "--schedule needs the number of workers; add --stages K, or --replicas R-R");
   }
@@ -71,7 +78,7 @@ void add_schedule_options(const cli::Command& command, ScheduleOptions& options,
   csv.excludes(plan);
   in_group(command.add_option("--stages", options.stages, "pipeline workers")
                .check(cli::whole_number(1, plan::kOperationLimit)));
-  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1").type_name("R-R"));
+  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1; one number: of each").type_name("R-R"));
   in_group(
       command
           .add_option("--micro-batches", request.micro_batches,

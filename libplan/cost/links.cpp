@@ -55,8 +55,9 @@ Link fastest_of(Levels levels, LinkOf link_of_level) {
 /// The innermost level whose groups of consecutive devices hold both; null for one device, and without levels.
 const Level* level_between(const Cluster& cluster, int first, int second) {
   if (first == second || cluster.levels.empty()) return nullptr;
+  const int one = slot_of(cluster, first), other = slot_of(cluster, second);
   for (const Level& level : cluster.levels) {
-    if (first / level.devices == second / level.devices) return &level;
+    if (one / level.devices == other / level.devices) return &level;
   }
   return nullptr;
 }
@@ -261,9 +262,10 @@ std::vector<AllReduceForm> all_reduce_forms(const Cluster& cluster, std::span<co
   };
   std::map<int, Group> groups;
   for (const int device : devices) {
-    Group& group = groups[device / inner.devices];
+    const int slot = slot_of(cluster, device);
+    Group& group = groups[slot / inner.devices];
     ++group.devices;
-    group.cards.insert(device / (inner.devices / inner.cards));
+    group.cards.insert(slot / (inner.devices / inner.cards));
   }
   const Group& first = groups.begin()->second;
   const bool even = std::ranges::all_of(groups, [&](const auto& g) {
@@ -322,7 +324,7 @@ NetworkCards network_cards(const Cluster& cluster) {
   const Level& inner = cluster.levels.front();
   NetworkCards cards{.of = {}, .per_group = inner.cards};
   for (int device = 0; device < static_cast<int>(cluster.devices.size()); ++device)
-    cards.of.push_back(device / (inner.devices / inner.cards));
+    cards.of.push_back(slot_of(cluster, device) / (inner.devices / inner.cards));
   return cards;
 }
 

@@ -185,6 +185,11 @@ Json plan_data(const Plan& plan, const std::string& name, const std::string& tit
   json["stages"] = stages_of(plan);
   const std::vector<int> nodes = nodes_of(plan, json["nodes"]);
   json["workers"] = workers_of(plan, nodes);
+  json["slots"] = Json::array();
+  for (const Worker& worker : plan.workers) {
+    const auto device = std::ranges::find(plan.devices, worker.device, &Device::id);
+    json["slots"].push_back(device->slot.value_or(static_cast<int>(device - plan.devices.begin())));
+  }
   json["levels"] = Json::array();
   for (const Level& level : plan.levels)
     json["levels"].push_back({level.name, level.devices, level.bandwidth.value, level.latency.count()});

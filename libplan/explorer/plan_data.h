@@ -27,6 +27,7 @@ inline constexpr std::size_t kMostLinks = 20'000;
 ///                 `saved` per micro-batch, bytes `sends` and `returns` per micro-batch to other stages
 ///   nodes         their names
 ///   workers       [node, device, limit, stage, ...] each
+///   slots         where each worker's device stands: groups of levels are equal runs of slots
 ///   levels        [name, devices, bytes per second, latency] each
 ///   links         [from, to, bytes per step] each, workers; negative: node -1 - n
 ///   alternatives  as the document has them; `shown` where `plans` holds one: its index

@@ -108,7 +108,7 @@ PlanRequest balanced(const Profile& profile, const Cluster& cluster, PlanRequest
   return request;
 }
 
-/// The cluster as the peers describe machines: fan-out of each level.
+/// The cluster as the peers describe machines: fan-out of each level; of unequal nodes, all at the outermost.
 std::vector<PeerLevel> peer_levels(const Cluster& cluster, PeerModel model) {
   std::vector<PeerLevel> levels;
   int inner = 1;
@@ -117,7 +117,7 @@ std::vector<PeerLevel> peer_levels(const Cluster& cluster, PeerModel model) {
     levels.push_back({devices / inner, level.bandwidth});
     inner = devices;
   }
-  if (model == PeerModel::piper || model == PeerModel::dnn_partitioning)
+  if (model == PeerModel::piper || model == PeerModel::dnn_partitioning || has_empty_slots(cluster))
     return {{device_count(cluster), cluster.levels.back().bandwidth}};
   if (model == PeerModel::dapple && levels.size() > 2) {
     for (; levels.size() > 2; levels.pop_back()) levels[1].devices *= levels.back().devices;

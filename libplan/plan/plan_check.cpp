@@ -87,10 +87,17 @@ class Checker {
   }
 
   void check_devices() {
+    int last = -1;
     for (std::size_t i = 0; i < plan_.devices.size(); ++i) {
       if (!devices_.emplace(plan_.devices[i].id, i).second) {
         fail(pointer("devices", i, "id"), std::to_string(number(plan_.devices[i].id)) + " stands twice");
       }
+      const int slot = plan_.devices[i].slot.value_or(static_cast<int>(i));
+      if (slot <= last) {
+        fail(pointer("devices", i, "slot"),
+             std::to_string(slot) + " is not above the " + std::to_string(last) + " in front of it");
+      }
+      last = slot;
     }
   }
 

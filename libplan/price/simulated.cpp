@@ -52,7 +52,7 @@ void set_links(SimulationInput& input, const std::vector<int>& devices, const Cl
   if (cluster.levels.empty()) return;
   const auto add = [&](const Link& link, int size) {
     LinkLevel& level = input.links.emplace_back(LinkLevel{link});
-    for (const int device : devices) level.groups.push_back(device / size);
+    for (const int device : devices) level.groups.push_back(slot_of(cluster, device) / size);
   };
   if (std::set(devices.begin(), devices.end()).size() < devices.size()) add({}, 1);
   for (const Level& level : cluster.levels) add(link_of(level), level.devices);
@@ -279,7 +279,8 @@ std::vector<int> kept_lanes(int replicas, int micro_batches, const Cluster& clus
 
 std::optional<Lanes> few_lanes(const Assignment& whole, const Cluster& cluster) {
   const int replicas = static_cast<int>(whole.stage_workers.front().size());
-  if (!whole.synchronous || whole.rules != RuleSet::standard || cluster.levels.size() > 2) return std::nullopt;
+  if (!whole.synchronous || whole.rules != RuleSet::standard) return std::nullopt;
+  if (cluster.levels.size() > 2 || has_empty_slots(cluster)) return std::nullopt;
   const std::vector<int> kept = kept_lanes(replicas, whole.micro_batches, cluster);
   const int count = static_cast<int>(kept.size());
   if (count == replicas || !is_in_lanes(whole, cluster, replicas)) return std::nullopt;

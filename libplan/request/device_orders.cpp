@@ -42,7 +42,7 @@ int node_size(const Cluster& cluster) {
 class Symmetry {
  public:
   Symmetry(const Cluster& cluster, const std::vector<int>& classes)
-      : cluster_(cluster), classes_(classes), used_(classes.size(), false) {}
+      : cluster_(cluster), classes_(classes), by_slot_(by_slot(cluster)), used_(classes.size(), false) {}
 
   int size() const { return static_cast<int>(classes_.size()); }
   bool used(int device) const { return used_[at(device)]; }
@@ -61,28 +61,41 @@ class Symmetry {
   int apart(int a, int b) const {
     int group = 1;
     for (const Level& level : cluster_.levels) {
-      if (a / level.devices != b / level.devices) group = level.devices;
+      if (slot_of(cluster_, a) / level.devices != slot_of(cluster_, b) / level.devices) group = level.devices;
     }
     return group;
+  }
+
+  /// Where the device goes when groups `from` and `to` of so many slots are exchanged.
+  int exchanged(int device, int group, int from, int to) const {
+    const int slot = slot_of(cluster_, device), own = slot / group;
+    const int moved = own == from ? to : own == to ? from : own;
+    return standing(moved * group + slot % group);
   }
 
  private:
   /// Swapping the two, with the groups in which they are apart, changes nothing: equal devices of one group, or
   /// equal groups of which no device is in use.
   bool interchangeable(int a, int b) const {
-    const int group = apart(a, b);
-    if (a % group != b % group) return false;  // the one that stands where `b` does is asked as well
-    const int from = a / group * group;
-    const int to = b / group * group;
+    const int group = apart(a, b), one = slot_of(cluster_, a), other = slot_of(cluster_, b);
+    if (one % group != other % group) return false;  // the one that stands where `b` does is asked as well
+    const int from = one / group * group;
+    const int to = other / group * group;
     for (int i = 0; i < group; ++i) {
-      if (std::max(from, to) + i >= size()) return false;
-      if (used(from + i) || used(to + i) || classes_[at(from + i)] != classes_[at(to + i)]) return false;
+      const int left = standing(from + i), right = standing(to + i);
+      if (left == kNone && right == kNone) continue;
+      if (left == kNone || right == kNone || used(left) || used(right)) return false;
+      if (classes_[at(left)] != classes_[at(right)]) return false;
     }
     return true;
   }
 
+  static constexpr int kNone = -1;
+  int standing(int slot) const { return slot < std::ssize(by_slot_) ? by_slot_[at(slot)] : kNone; }
+
   const Cluster& cluster_;
   const std::vector<int>& classes_;
+  const std::vector<int> by_slot_;
   std::vector<bool> used_;
 };
 
@@ -127,7 +140,7 @@ Order arranged(const Cluster& cluster, const std::vector<int>& classes, const st
   Order order(classes.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int device) {
-    const int turn = placement == Placement::scatter ? device % node : 0;
+    const int turn = placement == Placement::scatter ? slot_of(cluster, device) % node : 0;
     return std::tuple(rank[at(classes[at(device)])], turn);
   });
   return order;
@@ -223,7 +236,7 @@ std::vector<int> reversed(std::vector<int> order) {
 void arrange(const Cluster& cluster, Placement placement, std::vector<int>& positions) {
   if (placement != Placement::scatter) return;
   const int node = node_size(cluster);
-  std::ranges::stable_sort(positions, {}, [&](int device) { return device % node; });
+  std::ranges::stable_sort(positions, {}, [&](int device) { return slot_of(cluster, device) % node; });
 }
 
 bool order_matters(const Cluster& cluster, std::span<const std::int64_t> bytes) {
@@ -252,13 +265,10 @@ std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_
     for (int twin = symmetry.first_twin(positions[i]); twin != positions[i];
          twin = symmetry.first_twin(positions[i])) {
       const int group = symmetry.apart(twin, positions[i]);
-      const int from = positions[i] / group;
-      const int to = twin / group;
-      for (std::size_t later = i; later < positions.size(); ++later) {
-        int& position = positions[later];
-        const int moved = position / group == from ? to : position / group == to ? from : position / group;
-        position = moved * group + position % group;
-      }
+      const int from = slot_of(cluster, positions[i]) / group;
+      const int to = slot_of(cluster, twin) / group;
+      for (std::size_t later = i; later < positions.size(); ++later)
+        positions[later] = symmetry.exchanged(positions[later], group, from, to);
     }
     symmetry.use(positions[i]);
   }
@@ -268,19 +278,18 @@ std::vector<int> first_twins(const Cluster& cluster, std::span<const std::int64_
 std::vector<int> place_fresh(const Cluster& cluster, std::span<const int> replicas) {
   const int node = node_size(cluster);
   const int size = static_cast<int>(cluster.devices.size());
+  std::map<int, std::vector<int>> nodes;  // positions, by group
+  for (int d = 0; d < size; ++d) nodes[slot_of(cluster, d) / node].push_back(d);
   std::vector<bool> used(at(size), false);
-  const auto empty = [&](int begin, int count) {
-    return begin + count <= size &&
-           std::none_of(used.begin() + begin, used.begin() + std::min(begin + node, size),
-                        [](bool taken) { return taken; });
-  };
+  const auto is_used = [&](int d) { return used[at(d)]; };
   std::vector<int> positions;
   for (const int count : replicas) {
-    int begin = 0;
-    while (begin < size && !(count <= node && empty(begin, count))) begin += node;
+    const auto fresh = std::ranges::find_if(nodes, [&](const auto& one) {
+      return std::ssize(one.second) >= count && std::ranges::none_of(one.second, is_used);
+    });
     int missing = count;
-    for (int d = begin < size ? begin : 0; missing > 0; ++d) {
-      if (used[at(d)]) continue;
+    for (int d = fresh != nodes.end() ? fresh->second.front() : 0; missing > 0; ++d) {
+      if (is_used(d)) continue;
       used[at(d)] = true;
       positions.push_back(d);
       --missing;

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/index.h"
@@ -27,10 +28,13 @@ void widen(Level& level, int devices) {
 
 void add_device(Cluster& cluster, Device device) {
   device.id = DeviceId{number(cluster.devices.back().id) + 1};
+  const int slot = slot_of(cluster, static_cast<int>(cluster.devices.size()) - 1) + 1;
+  device.slot.reset();
+  if (at(slot) != cluster.devices.size()) device.slot = slot;
   cluster.devices.push_back(std::move(device));
   if (cluster.levels.empty()) return;
   Level& outermost = cluster.levels.back();
-  widen(outermost, std::max(outermost.devices, static_cast<int>(cluster.devices.size())));
+  widen(outermost, std::max(outermost.devices, slot + 1));
 }
 
 }  // namespace
@@ -56,15 +60,19 @@ Cluster with_equal_nodes(const Cluster& cluster) {
 Cluster some_devices(const Cluster& cluster, std::span<const int> positions) {
   Cluster part = cluster;
   part.devices.clear();
+  if (positions.size() < cluster.devices.size()) part.copies.reset();
+  std::vector<int> slots;
   for (const int position : positions) {
+    slots.push_back(slot_of(cluster, position));
     part.devices.push_back(cluster.devices[at(position)]);
     part.devices.back().id = DeviceId{static_cast<int>(part.devices.size()) - 1};
   }
-  const int devices = static_cast<int>(positions.size());
-  const auto outermost =
-      std::ranges::find_if(part.levels, [&](const Level& level) { return level.devices >= devices; });
+  const auto holds_all = [&](const Level& level) {
+    return slots.front() / level.devices == slots.back() / level.devices;
+  };
+  const auto outermost = std::ranges::find_if(part.levels, holds_all);
   if (outermost != part.levels.end()) part.levels.erase(outermost + 1, part.levels.end());
-  return part;
+  return with_slots(std::move(part), std::move(slots));
 }
 
 Cluster with_one_more_device(Cluster cluster) {
@@ -78,8 +86,14 @@ Cluster with_one_more_device(Cluster cluster) {
 Cluster with_one_more(Cluster cluster) {
   const std::string& last = cluster.devices.back().node;
   const auto in_node = at(static_cast<int>(std::ranges::count(cluster.devices, last, &Device::node)));
-  if (in_node == 1 || in_node == cluster.devices.size() || !has_equal_nodes(cluster))
+  const bool alone = in_node == cluster.devices.size();
+  if (in_node == 1 || (alone && !cluster.copies) || !has_equal_nodes(cluster))
     return with_one_more_device(std::move(cluster));
+  if (alone) {
+    cluster.levels.push_back(cluster.copies->level);
+    cluster.levels.front().cards = cluster.copies->cards;
+    cluster.copies.reset();
+  }
   const std::string node = last + "+";
   for (std::size_t d = cluster.devices.size() - in_node, end = cluster.devices.size(); d < end; ++d) {
     Device copy = cluster.devices[d];

@@ -16,13 +16,13 @@ bool has_equal_nodes(const Cluster& cluster);
 /// The most first devices of the list of which that is so.
 Cluster with_equal_nodes(const Cluster& cluster);
 
-/// The devices at these ascending positions, numbered anew, and the levels that join them. Positions leave
-/// out whole groups of the innermost level, or devices of the last one: groups are of equal numbers.
+/// The devices at these ascending positions, numbered anew, and the levels that join them.
 Cluster some_devices(const Cluster& cluster, std::span<const int> positions);
 
 /// One more device like the last, at the end of the list; it joins the outermost level.
 Cluster with_one_more_device(Cluster cluster);
-/// One more node like the last where there are several of equally many, several devices; else one more device.
+/// One more node like the last where nodes have equally many devices, several, and it is known how nodes are
+/// joined; else one more device.
 Cluster with_one_more(Cluster cluster);
 
 /// All links, and what was measured of their all-reduces, so many times as fast.

@@ -97,7 +97,8 @@ struct PlanRequest {
   /// micro-batches of one size.
   bool even_replicas = false;
   /// Only plans that use equally many devices of each node that they use, which is how a launcher starts
-  /// processes. Of schedules that place their stages, or with equal replicas.
+  /// processes, and none of several stages on the only worker of a pipeline. Of schedules that place their
+  /// stages, or with equal replicas.
   bool even_nodes = false;
   /// The trainer for which the request was narrowed, which the plan says in its context; empty: none.
   std::string trainer;

@@ -72,10 +72,15 @@ std::vector<SearchPart> with_equal_parts(const SearchPart& whole) {
 
 /// Whether stages with so many replicas fill groups of the cluster, or equal shares of them.
 bool is_aligned(const Cluster& cluster, int replicas) {
-  return std::ranges::all_of(cluster.levels, [&](const Level& level) {
+  const bool fills = std::ranges::all_of(cluster.levels, [&](const Level& level) {
     return level.devices % replicas == 0 || replicas % level.devices == 0 ||
            level.devices >= std::ssize(cluster.devices);
   });
+  // Empty slots must not part the devices of a stage.
+  for (int first = 0; fills && first + replicas <= std::ssize(cluster.devices); first += replicas) {
+    if (slot_of(cluster, first + replicas - 1) - slot_of(cluster, first) >= replicas) return false;
+  }
+  return fills;
 }
 
 /// Pipelines of equal replicas, of as many stages as there are devices or layers for: of each number of turns

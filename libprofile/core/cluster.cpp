@@ -116,9 +116,12 @@ Cluster with_wider_devices(const Cluster& cluster, int factor, int cores) {
   Cluster result = cluster;
   result.devices.clear();
   std::map<std::string, int> narrow_of_node, wide_of_node;
-  for (int begin = 0; begin < count; begin += group) {
-    const int end = std::min(begin + group, count);
+  std::vector<int> slots;
+  for (int begin = 0, end = 0; begin < count; begin = end) {
+    const int own = slot_of(cluster, begin) / group;
+    while (end < count && slot_of(cluster, end) / group == own) ++end;
     for (int first = begin; first + factor <= end; first += factor) {
+      slots.push_back(own * wide + (first - begin) / factor);
       const std::span parts(cluster.devices.begin() + first, static_cast<std::size_t>(factor));
       int& place = narrow_of_node[parts.front().node];
       Device device = joined(parts, place, cores);
@@ -132,7 +135,7 @@ Cluster with_wider_devices(const Cluster& cluster, int factor, int cores) {
     level.devices = std::max(1, level.devices / group) * wide;
     level.cards = std::gcd(level.cards, level.devices);  // wide devices may need to share one
   }
-  return result;
+  return with_slots(std::move(result), std::move(slots));
 }
 
 std::string to_text(const Device& device) {
@@ -183,9 +186,8 @@ Cluster with_nodes(const Cluster& cluster, int nodes) {
   }
   const int size = cluster.levels.front().devices;
   const std::vector<Device>& given = cluster.devices;
-  if (given.size() % at(size) != 0)
-    refuse_scale("--nodes: the last node has fewer than " + std::to_string(size) +
-                 " devices; give whole nodes");
+  if (given.size() % at(size) != 0 || has_empty_slots(cluster))
+    refuse_scale("--nodes: a node has fewer than " + std::to_string(size) + " devices; give whole nodes");
   for (std::size_t i = at(size); i < given.size(); ++i) {
     if (alike(given[i], given[i % at(size)])) continue;
     refuse_scale("--nodes: device " + std::to_string(i) + " differs from device " +
@@ -215,6 +217,8 @@ Cluster without_single_groups(Cluster cluster) {
   for (const Level& level : cluster.levels) {
     if (levels.empty() || level.devices > levels.back().devices) levels.push_back(level);
   }
+  if (levels.size() < cluster.levels.size() && cluster.levels.back().devices == cluster.levels.end()[-2].devices)
+    cluster.copies = {cluster.levels.back(), cluster.levels.front().cards};
   if (levels.size() == 1) levels.front().cards = 1;  // they join groups, and there is one
   cluster.levels = std::move(levels);
   return cluster;
@@ -239,21 +243,33 @@ Cluster with_groups(const Cluster& cluster, int degree) {
   }
   Cluster result = cluster;
   result.devices.clear();
+  if (cluster.copies) {
+    result.copies.reset();
+    result.levels.push_back(cluster.copies->level);
+    result.levels.front().cards = cluster.copies->cards;
+  }
+  std::vector<int> slots;
   for (int first = 0; first < count; first += degree) {
+    const int begin = slot_of(cluster, first), end = slot_of(cluster, first + degree - 1) + 1;
+    if (begin % degree != 0 || end - begin != degree) {
+      refuse_scale("groups of " + std::to_string(degree) + " do not divide the devices of node " +
+                   cluster.devices[at(first)].node + "; profile with a degree that divides them");
+    }
+    slots.push_back(begin / degree);
     Device device =
         joined(cluster.devices[at(first)], std::span(cluster.devices).subspan(at(first), at(degree)), whole);
     device.id = DeviceId{first / degree};
     result.devices.push_back(std::move(device));
   }
-  if (result.levels.empty()) return result;
-  share_cards(result.levels, degree);
+  if (!result.levels.empty()) share_cards(result.levels, degree);
   for (Level& level : result.levels) {
     level.devices = std::max(1, level.devices / degree);
     level.all_reduce.reset();
   }
   while (result.levels.size() > 1 && result.levels.front().devices == 1)
     result.levels.erase(result.levels.begin());  // each node, or each of several, is a group
-  return result;
+  result = with_slots(std::move(result), std::move(slots));
+  return cluster.copies ? without_single_groups(std::move(result)) : result;
 }
 
 namespace {

@@ -31,6 +31,8 @@ struct Device {
   double speed = 1.0;      ///< relative to the profiled device
   std::string model = {};  ///< words of the name that its profiles have, such as `H100`; empty: not said
   int profile = 0;         ///< whose times it has, of Profile::of_kind(); in no document
+  /// Its number if every group of a level were full; absent: its position. Small nodes leave slots empty.
+  std::optional<int> slot = std::nullopt;
   bool operator==(const Device&) const = default;
 };
 
@@ -80,13 +82,36 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
+/// How several machines like this one would be joined; `cards` of each, per innermost group.
+struct Copies {
+  Level level;
+  int cards = 1;
+  bool operator==(const Copies&) const = default;
+};
+
 struct Cluster {
   Context context;
   bool measured = false;
   std::vector<Device> devices;
   std::vector<Level> levels;
+  std::optional<Copies> copies = std::nullopt;  ///< in documents a last level of one group
   bool operator==(const Cluster&) const = default;
 };
+
+/// Groups of a level are equal runs of slots: a device is in group slot / level.devices.
+inline int slot_of(const Cluster& cluster, int position) {
+  return cluster.devices[at(position)].slot.value_or(position);
+}
+/// The positions of the devices, by slot up to the last one; -1 for an empty slot.
+std::vector<int> by_slot(const Cluster& cluster);
+inline bool has_empty_slots(const Cluster& cluster) {
+  return slot_of(cluster, static_cast<int>(cluster.devices.size()) - 1) >= std::ssize(cluster.devices);
+}
+/// Gives each device a slot, in ascending order. Of equal places those left empty move to the end.
+Cluster with_slots(Cluster cluster, std::vector<int> slots);
+/// Slots for nodes that groups of consecutive devices would mix, as each holds at most one group of the level
+/// that fits the largest node: each node begins a group. Empty where devices stand in groups as they are.
+std::vector<int> slots_of_nodes(const Cluster& cluster);
 
 /// Most abstract devices that are planned for.
 inline constexpr int kDeviceLimit = 65'536;
@@ -134,7 +159,7 @@ std::string cluster_hash(const Cluster& cluster);
 /// nodes that differ, more than kDeviceLimit devices.
 Cluster with_nodes(const Cluster& cluster, int nodes);
 
-/// The same cluster without levels that join a single group of the level inside them.
+/// The same cluster without levels that join a single group of the level inside them; the last becomes `copies`.
 Cluster without_single_groups(Cluster cluster);
 
 /// Gradients are summed in buckets, where sums are not measured.

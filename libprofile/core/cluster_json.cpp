@@ -41,44 +41,38 @@ void check_levels(const Cluster& cluster, const ObjectReader& reader) {
     }
     inner = devices;
   }
-  if (static_cast<std::size_t>(inner) < cluster.devices.size()) {
-    reader.fail("levels", "the outermost level joins " + std::to_string(inner) + " of " +
-                              std::to_string(cluster.devices.size()) +
-                              " devices; add a level that joins all of them");
-  }
+  const int devices = slot_of(cluster, static_cast<int>(cluster.devices.size()) - 1) + 1;
+  if (inner >= devices) return;
+  const bool full = !has_empty_slots(cluster);
+  reader.fail("levels", "the outermost level joins " + std::to_string(inner) + " of " + std::to_string(devices) +
+                            (full ? " devices; add a level that joins all of them"
+                                  : " devices, counted as if every node were as large as the largest; its "
+                                    "`devices` is at least that"));
 }
 
-/// The names of the nodes of devices [begin, end), in their order.
-std::vector<std::string> nodes_of(const Cluster& cluster, std::size_t begin, std::size_t end) {
-  std::vector<std::string> nodes;
-  for (std::size_t d = begin; d < std::min(end, cluster.devices.size()); ++d) {
-    if (nodes.empty() || nodes.back() != cluster.devices[d].node) nodes.push_back(cluster.devices[d].node);
+/// Slots ascend. Where none is given, unequal nodes get theirs; measured groups are of devices, not of nodes.
+void set_slots(Cluster& cluster, const ObjectReader& reader) {
+  const auto given = [](const Device& device) { return device.slot.has_value(); };
+  std::vector<int> slots;
+  if (std::ranges::none_of(cluster.devices, given)) {
+    if (!cluster.measured) slots = slots_of_nodes(cluster);
+    for (std::size_t d = 0; d < slots.size(); ++d)
+      if (at(slots[d]) != d) cluster.devices[d].slot = slots[d];
+    return;
   }
-  return nodes;
-}
-
-/// Groups are equal runs of devices: where nodes are not, a run joins several of them at the rate of one. Said
-/// of a group with more nodes than the first; measured rates are of the devices, whatever their nodes.
-void check_nodes(const Cluster& cluster, const ObjectReader& reader) {
-  for (std::size_t i = 0; i < cluster.levels.size() && !cluster.measured; ++i) {
-    const auto size = static_cast<std::size_t>(cluster.levels[i].devices);
-    const std::size_t most = nodes_of(cluster, 0, size).size();
-    for (std::size_t begin = size; begin < cluster.devices.size(); begin += size) {
-      const std::vector<std::string> nodes = nodes_of(cluster, begin, begin + size);
-      if (nodes.size() <= most) continue;
-      reader.fail("levels",
-                  "entry " + std::to_string(i) + " joins nodes " + nodes[0] + " and " + nodes[1] +
-                      " in a group: groups of a level are equal, " + std::to_string(size) +
-                      " devices each; leave out nodes of other sizes, or join all devices by one level, at the "
-                      "rate between nodes");
-    }
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
+    const int before = slots.empty() ? -1 : slots.back();
+    slots.push_back(slot_of(cluster, static_cast<int>(d)));
+    if (slots.back() > before) continue;
+    reader.fail("devices", "entry " + std::to_string(d) + " has slot " + std::to_string(slots.back()) +
+                               ", not above the " + std::to_string(before) + " in front of it");
   }
 }
 
 void check_cluster(Cluster& cluster, ObjectReader& reader) {
   check_ids(cluster, reader);
+  set_slots(cluster, reader);
   check_levels(cluster, reader);
-  check_nodes(cluster, reader);
   check_cards(cluster, reader);
 }
 

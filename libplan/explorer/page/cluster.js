@@ -41,9 +41,10 @@ function trafficOf(plan, boxes) {
   return [...sums].map(([key, size]) => ({ from: Math.floor(key / boxes.length), to: key % boxes.length, size })).sort((a, b) => b.size - a.size);
 }
 
-/// The innermost level that joins two workers. Devices of a plan stand in the order of the levels' groups.
+/// The innermost level that joins two workers.
 function levelOf(plan, a, b) {
-  return plan.levels.find((level) => Math.floor(a / level[1]) === Math.floor(b / level[1])) || plan.levels[plan.levels.length - 1];
+  const group = (worker, level) => Math.floor(plan.slots[worker] / level[1]);
+  return plan.levels.find((level) => group(a, level) === group(b, level)) || plan.levels[plan.levels.length - 1];
 }
 
 const kBox = { width: 122, height: 74, across: 34, down: 58, columns: 8 };

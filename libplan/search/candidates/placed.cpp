@@ -82,7 +82,8 @@ std::vector<int> pipelines_of(const PlanCase& one, const PlanRequest& request) {
   std::vector<int> pipelines;
   for (int q = 1; q <= std::min({most, m, workers}); ++q) {
     const bool fits = workers % q == 0 && m % q == 0 && workers / q <= one.chain.size();
-    if (fits && (given == 0 || given == q)) pipelines.push_back(q);
+    const bool lone = request.even_nodes && workers == q && one.schedule.chunks != Chunks::one;
+    if (fits && !lone && (given == 0 || given == q)) pipelines.push_back(q);
   }
   return pipelines;
 }

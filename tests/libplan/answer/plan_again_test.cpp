@@ -55,6 +55,11 @@ TEST_SUITE("libplan/answer/plan_again") {
     REQUIRE(left.levels.size() == 1);  // the inner one joins both
     CHECK(left.levels[0].bandwidth.value == 1e10);
     CHECK(first_devices(two_nodes(), 2).levels == left.levels);
+    // A node that lost a device keeps its group for itself; one that lost all leaves none.
+    const Cluster three = some_devices(two_nodes(), std::vector<int>{1, 2, 3});
+    CHECK(std::vector{slot_of(three, 0), slot_of(three, 1), slot_of(three, 2)} == std::vector{0, 2, 3});
+    CHECK(three.levels.size() == 2);
+    CHECK_FALSE(has_empty_slots(some_devices(three, std::vector<int>{1, 2})));
   }
 
   TEST_CASE("what calibrated the first plan counts for the next one, at the speeds that devices have") {

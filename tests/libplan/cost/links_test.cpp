@@ -45,6 +45,19 @@ TEST_CASE("two levels: one network card per node, or one per replica") {
   CHECK(two_level_all_reduce(2, 4, 4, link(1e10, 5e-6), link(1e9, 2e-5)).seconds(1e8) == exactly(0.04007));
 }
 
+TEST_CASE("a small node leaves its group to no other") {
+  // One device on the first node, two on the second.
+  Cluster cluster = two_nodes();
+  cluster.devices.pop_back();
+  cluster = with_slots(cluster, {0, 2, 3});
+  CHECK(link_between(cluster, 0, 1) == link_of(cluster.levels[1]));
+  CHECK(link_between(cluster, 1, 2) == link_of(cluster.levels[0]));
+  CHECK(network_cards(cluster).of == std::vector<int>{0, 1, 1});
+  // Two of one node add up over its link; the first node has no second device for a ring within nodes.
+  CHECK(all_reduce_time(cluster, std::vector<int>{1, 2}, Bytes(100'000'000)).count() == exactly(10e-6 + 0.01));
+  CHECK(all_reduce_forms(cluster, std::vector<int>{0, 1, 2}).size() == 2);
+}
+
 TEST_CASE("replicas of two nodes wait for the server on the first one's device") {
   // 100 MB: 10 ms within its node, 100 ms each from the other node; the longest way 20 us.
   const std::vector<int> devices{0, 1, 2, 3};

@@ -65,6 +65,7 @@ TEST_SUITE("libplan/explorer/plan data") {
     CHECK(data["workers"] == Json({{0, "cpu:0", 1000, 0}, {0, "cpu:1", 900, 0}, {1, "cpu:2", 1000, 1}}));
     CHECK(data["links"] == Json({{0, 2, 320}}));
     CHECK(data["levels"] == Json({{"process", 3, 1e9, 1e-5}}));
+    CHECK(data["slots"] == Json({0, 1, 2}));
   }
 
   TEST_CASE("more links than a page holds are added up by nodes") {

@@ -76,6 +76,8 @@ TEST_CASE("workers and devices exist and are used once") {
   CHECK(refusal([](Plan& p) { p.workers[2].id = WorkerId{5}; }) ==
         "/workers/2/id: is 5; number the workers 0, 1, 2, ... in their order");
   CHECK(refusal([](Plan& p) { p.devices[1].id = DeviceId{0}; }) == "/devices/1/id: 0 stands twice");
+  CHECK(refusal([](Plan& p) { p.devices[1].slot = 0; }) ==
+        "/devices/1/slot: 0 is not above the 0 in front of it");
   CHECK(refusal([](Plan& p) { p.workers.clear(); }) ==
         "/workers: must not be empty; a plan needs at least one worker");
 }

@@ -187,6 +187,17 @@ TEST_CASE("where nodes hold several devices, one more is a node, also for traine
     CHECK(why.changes[0].step->count() == exactly(0.39));  // (60 + 5) * 6 ms
   }
   CHECK(has_equal_nodes(with_one_more(cluster)));
+  // Of a single node whose document says how nodes would be joined, as of two.
+  Cluster one = without_single_groups(nested_cluster(
+      std::vector<LevelSpec>{{2, BytesPerSecond(1e12)}, {1, BytesPerSecond(1e9), 2}}, DeviceKind::cpu, {}, {}));
+  CHECK(one.levels.size() == 1);
+  const Explanation why = explained(profile, one, request);
+  REQUIRE_FALSE(why.changes.empty());
+  CHECK(why.changes[0].change == "one more node of 2 devices (4 in all)");
+  CHECK(with_one_more(one).levels.back().bandwidth.value == 1e9);
+  CHECK(with_one_more(one).levels.front().cards == 2);
+  CHECK(with_one_more(with_groups(one, 2)).levels.front().bandwidth.value == 1e9);
+  CHECK_FALSE(first_devices(one, 1).copies);
   CHECK(with_one_more(make_cluster(3)) == with_one_more_device(make_cluster(3)));
 }
 

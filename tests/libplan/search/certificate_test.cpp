@@ -1,7 +1,9 @@
 // What a plan promises, against the simulated step of every plan of its schedule.
 #include <algorithm>
+#include <array>
 
 #include "libplan/answer/make_plan.h"
+#include "libplan/request/machine.h"
 #include "libplan/schedule/program_text.h"
 #include "tests/libplan/search/enumerated.h"
 #include "tests/libplan/search/searched.h"
@@ -176,6 +178,27 @@ TEST_CASE(
   CHECK(tally.plans > 900);
   CHECK(100 * tally.best >= 98 * tally.plans);
   CHECK(100 * tally.proven > 40 * tally.plans);
+}
+
+TEST_CASE("nodes of unequal sizes: the same, and as on a machine of equal ones whose other devices hold nothing") {
+  const std::array levels{LevelSpec{2, BytesPerSecond(1e10)}, LevelSpec{2, BytesPerSecond(1e9)}};
+  Cluster full = nested_cluster(levels, DeviceKind::cpu, Seconds(1e-4), Bytes(0));
+  const std::vector<int> left{0, 2, 3};
+  const Cluster cluster = some_devices(full, left);
+  REQUIRE(slot_of(cluster, 1) == 2);
+  full.devices[1].memory = Bytes(1);
+  Random random(56);
+  Tally tally;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    const Profile profile = random_chain(random, random.integer(1, 3));
+    const PlanRequest request = random_request(random);
+    const double best = best_of_all(profile, cluster, request, Devices::any);
+    CHECK(best_of_all(profile, full, request, Devices::any) == doctest::Approx(best).epsilon(kRounding));
+    tally.add(profile, cluster, request, best);
+  }
+  CHECK(tally.plans == 300);
+  CHECK(100 * tally.best >= 98 * tally.plans);
 }
 
 TEST_CASE("programs from a file that split the backward are bounded by its cheaper halves") {

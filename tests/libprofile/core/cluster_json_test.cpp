@@ -89,24 +89,45 @@ TEST_SUITE("libprofile/core/cluster_json") {
           "[data] /levels: the outermost level joins 2 of 4 devices; add a level that joins all of them");
   }
 
-  TEST_CASE("no group joins nodes of other sizes at the rate inside a node") {
-    // Two devices of a, one of b and one of c: the second group would join b and c.
-    const auto lone = [](Json& j) {
-      j["measured"] = false;
-      j["devices"][3]["node"] = "c";
+  TEST_CASE("each of unequal nodes begins a group, also where nobody says its slot") {
+    // Devices per node, the levels' sizes, and the slots.
+    struct Row {
+      std::vector<int> nodes, levels, slots;
     };
-    CHECK(
-        refused(lone) ==
-        "[data] /levels: entry 0 joins nodes b and c in a group: groups of a level are equal, 2 devices each; "
-        "leave out nodes of other sizes, or join all devices by one level, at the rate between nodes");
-    CHECK(refused([&](Json& j) {
-            lone(j);
-            j["measured"] = true;  // that b and c are as near was measured
-          }) == "no error");
-    CHECK(refused([](Json& j) {  // the last group need not be full
-            j["measured"] = false;
-            j["devices"].erase(3);
-          }) == "no error");
+    const std::vector<Row> rows{{{2, 2}, {2, 4}, {0, 1, 2, 3}},  // as full as can be
+                                {{2, 1}, {2, 4}, {0, 1, 2}},     // nothing is behind the node that is not
+                                {{1, 2}, {2, 4}, {0, 2, 3}},
+                                {{2, 1, 1, 2}, {2, 8}, {0, 1, 2, 4, 6, 7}},
+                                {{3, 2}, {2, 6}, {0, 1, 2, 4, 5}},        // pairs within nodes
+                                {{2, 2, 2}, {4, 8}, {0, 1, 2, 3, 4, 5}},  // two nodes in a rack
+                                {{1, 2, 1}, {2, 4, 8}, {0, 2, 3, 4}}};
+    for (const Row& row : rows) {
+      CAPTURE(row.slots);
+      Cluster cluster;
+      for (std::size_t n = 0; n < row.nodes.size(); ++n) {
+        for (int i = 0; i < row.nodes[n]; ++i) {
+          Device& device = cluster.devices.emplace_back();
+          device.id = DeviceId{static_cast<int>(cluster.devices.size()) - 1};
+          device.node = node_name(static_cast<int>(n));
+        }
+      }
+      for (const int devices : row.levels) cluster.levels.push_back({"l", devices, BytesPerSecond(1e9)});
+      const Cluster read = cluster_from_json(to_json(cluster));
+      std::vector<int> slots;
+      for (int d = 0; d < std::ssize(read.devices); ++d) slots.push_back(slot_of(read, d));
+      CHECK(slots == row.slots);
+      CHECK(cluster_from_json(to_json(read)) == read);
+      cluster.measured = true;  // groups are of devices that were found near each other
+      CHECK(cluster_from_json(to_json(cluster)) == cluster);
+    }
+  }
+
+  TEST_CASE("slots that no machine has are refused with the remedy") {
+    CHECK(refused([](Json& j) { j["devices"][1]["slot"] = 0; }) ==
+          "[data] /devices: entry 1 has slot 0, not above the 0 in front of it");
+    CHECK(refused([](Json& j) { j["devices"][3]["slot"] = 4; }) ==
+          "[data] /levels: the outermost level joins 4 of 5 devices, counted as if every node were as large as "
+          "the largest; its `devices` is at least that");
   }
 
   TEST_CASE("the context is an object of strings") {

@@ -1,5 +1,6 @@
 #include "libprofile/core/cluster.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -133,6 +134,26 @@ TEST_CASE("groups that do not divide a node are refused with both numbers") {
   CHECK(refusal([&] { with_groups(split, 2); }) ==
         "tensor groups: devices 0 and 1 stand on different nodes (, b); a group is of devices of one node, or "
         "of whole nodes");
+}
+
+TEST_CASE("unequal nodes: groups within nodes, and no copies") {
+  Cluster small = machine(2, 8);  // eight and four
+  small.devices.resize(12);
+  std::ranges::rotate(small.devices, small.devices.begin() + 8);
+  for (std::size_t d = 0; d < 12; ++d) small.devices[d].id = DeviceId{static_cast<int>(d)};
+  small = cluster_from_json(to_json(small));
+  REQUIRE(slot_of(small, 4) == 8);
+  const Cluster pairs = with_groups(small, 2);
+  CHECK(pairs.devices.size() == 6);
+  CHECK(slot_of(pairs, 2) == 4);
+  CHECK(refusal([&] { with_groups(small, 8); }).starts_with("groups of 8 do not divide the 12 devices"));
+  small.devices.erase(small.devices.begin());
+  small = with_slots(small, {0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 15});
+  small.devices.pop_back();
+  CHECK(refusal([&] { with_groups(small, 2); }) ==
+        "groups of 2 do not divide the devices of node b; profile with a degree that divides them");
+  CHECK(refusal([&] { with_nodes(small, 2); }) ==
+        "--nodes: a node has fewer than 8 devices; give whole nodes");
 }
 
 TEST_CASE("every machine to start from is read, of one node or of sixteen") {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "libplan/request/machine.h"
 #include "libprofile/core/index.h"
 #include "tests/libplan/search/instances.h"
 #include "tests/libplan/search/profiles.h"
@@ -43,7 +44,9 @@ std::vector<double> appearance(const Cluster& cluster, const std::vector<std::in
     seen.push_back(cluster.devices[at(one)].speed);
     seen.push_back(static_cast<double>(bytes[at(one)]));
     for (const int other : order) {
-      const auto joins = [&](const Level& level) { return one / level.devices == other / level.devices; };
+      const auto joins = [&](const Level& level) {
+        return slot_of(cluster, one) / level.devices == slot_of(cluster, other) / level.devices;
+      };
       seen.push_back(static_cast<double>(std::ranges::find_if(cluster.levels, joins) - cluster.levels.begin()));
     }
   }
@@ -80,6 +83,12 @@ TEST_CASE("up to six unequal devices: all orders that look different are listed,
   for (int round = 0; round < 1000; ++round) {
     CAPTURE(round);
     Cluster cluster = nested(machines[at(round) % machines.size()]);
+    std::vector<int> kept;  // in every fifth machine nodes are of unequal sizes
+    for (int d = 0; d < std::ssize(cluster.devices); ++d)
+      if (round % 5 != 0 || random.integer(1, 4) > 1 || d == 0) kept.push_back(d);
+    const std::vector<Level> levels = cluster.levels;
+    cluster = some_devices(cluster, kept);
+    cluster.levels = levels;  // those that join a single group, too
     std::vector<std::int64_t> bytes;
     for (Device& device : cluster.devices) {
       if (round % 3 != 0) device.speed = random.integer(1, 5) == 1 ? 2 : 1;
