@@ -13,6 +13,7 @@
 #include "libplan/cost/constants.h"
 #include "libplan/request/device_orders.h"
 #include "libplan/request/machine.h"
+#include "libplan/request/shapes.h"
 #include "libplan/search/candidates/chain_case.h"
 #include "libplan/search/candidates/placed.h"
 #include "libplan/search/shortlist.h"
@@ -45,6 +46,7 @@ class BestFirst {
 
   SearchOutcome run() {
     add_part(all_);
+    add_blocks();
     answer(Quick::seed);  // what all is measured against
     while (!shortlist_.stops(devices_) && !stopped_ && step()) {
     }
@@ -89,19 +91,23 @@ class BestFirst {
   /// Until there is a plan, where searches take long one from a search, one case after the other is searched.
   bool begins() const { return shortlist_.best() == kInfinity || (!found_ && takes_long_); }
 
+  /// Cuts between blocks come first: with what they find, those between layers take less time.
+  Queue<Case>& open_cases() { return blocks_.empty() ? cases_ : blocks_; }
+  Queue<Case>& queue_of(const MachinePart* part) { return part == block_part_ ? blocks_ : cases_; }
+
   /// The first case then: one that has short searches.
   Queue<Case>::iterator promising() {
     const auto is_long = [](const auto& entry) {
       return dynamic_cast<const ChainCase*>(entry.second.open.get()) == nullptr;
     };
-    return std::ranges::min_element(cases_, {}, is_long);
+    return std::ranges::min_element(open_cases(), {}, is_long);
   }
 
   /// A partition that promises a shorter step than the best plan goes before searches that take long: with a
   /// better plan they take less time.
-  bool candidate_is_next() const {
+  bool candidate_is_next() {
     const double promised = least(candidates_);
-    const double others = std::min(least(cases_), least(starts_));
+    const double others = std::min(least(open_cases()), least(starts_));
     const bool dives = takes_long_ && promised < shortlist_.best();
     return !candidates_.empty() && (dives || promised <= others);
   }
@@ -117,10 +123,11 @@ class BestFirst {
     if (none) return add_drawn_orders();
     if (candidate_is_next()) {
       price_candidates();
-    } else if (cases_.empty() || (!starts_.empty() && least(starts_) <= least(cases_))) {
+    } else if (Queue<Case>& cases = open_cases();
+               cases.empty() || (!starts_.empty() && least(starts_) <= least(cases))) {
       climb(starts_.extract(starts_.begin()).mapped());
     } else {
-      const auto node = cases_.extract(begins() ? promising() : cases_.begin());
+      const auto node = cases.extract(begins() ? promising() : cases.begin());
       visit(std::move(node.mapped()), node.key().first);
     }
     return true;
@@ -128,6 +135,7 @@ class BestFirst {
 
   void visit(Case one, double least) {
     OpenCase& open = *one.open;
+    Queue<Case>& cases = queue_of(one.part);
     devices_ = one.part->devices();
     const double best = shortlist_.best() * (1 + kTie);
     // What cannot win is still listed.
@@ -138,7 +146,7 @@ class BestFirst {
     try {
       if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
       if (!takes_long_ || !begins()) {
-        if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
+        if (open.refine(best)) return push(cases, open.bound(), std::move(one));
       } else {
         while (open.bound() < kInfinity && open.refine(best)) {
         }
@@ -153,10 +161,10 @@ class BestFirst {
         push(candidates_, may_be, Candidate{std::move(finalist), devices_, misjudged});
       }
       found_ |= !found.empty();
-      push(cases_, promised, std::move(one));
+      push(cases, promised, std::move(one));
     } catch (const SearchStopped&) {
       stopped_ = true;
-      push(cases_, open.bound(), std::move(one));
+      push(cases, open.bound(), std::move(one));
     }
   }
 
@@ -227,6 +235,19 @@ class BestFirst {
     merged_.clear();
   }
 
+  /// The whole machine with cuts between blocks alone, of which there are fewer, where searches take long. What
+  /// is proven is of cuts between layers.
+  void add_blocks() {
+    if (!takes_long_ || !graph_.blocks.empty() || !request_.cuts.empty()) return;
+    block_graph_ = graph_;
+    block_graph_.blocks = blocks_of(graph_, 0);
+    if (block_graph_.blocks.empty() || most_stages(block_graph_) < requested_stages(request_)) return;
+    MachinePart& part = parts_.emplace_back(cluster_, block_graph_, request_, false);
+    block_part_ = &part;
+    part.for_each_case(profile_, [&](PlanCase one) { add_case(part, std::move(one)); });
+    merged_.clear();
+  }
+
   void add_case(MachinePart& part, PlanCase one) {
     if (places_stages(one.schedule)) {
       any_placed_ = true;
@@ -237,10 +258,10 @@ class BestFirst {
     one.space.stop = stop_;
     const bool chain = !places_stages(one.schedule);
     if (chain && one.search == 0) merged_.clear();
-    for (std::unique_ptr<OpenCase>& open : open_cases(part, std::move(one))) {
+    for (std::unique_ptr<OpenCase>& open : plan::open_cases(part, std::move(one))) {
       if (chain) merged_.push_back(static_cast<ChainCase*>(open.get()));
       const double bound = open->bound();
-      push(cases_, bound, Case{std::move(open), &part});
+      push(queue_of(&part), bound, Case{std::move(open), &part});
     }
   }
 
@@ -357,7 +378,9 @@ class BestFirst {
   StopSign stop_;
   std::list<PlanRequest> requests_;
   std::list<MachinePart> parts_;
-  Queue<Case> cases_;
+  PlanGraph block_graph_;
+  const MachinePart* block_part_ = nullptr;
+  Queue<Case> cases_, blocks_;
   Queue<Candidate> candidates_;
   Queue<Start> starts_;
   std::int64_t next_ = 0;

@@ -1,8 +1,8 @@
-"""discover_tests.py EXECUTABLE OUTPUT.cmake [--tools FILE...] [--imitation VARIABLE=VALUE...] [--serial SUITE]...
+"""discover_tests.py EXECUTABLE OUTPUT.cmake [--tools SUITE FILE...]... [--imitation VARIABLE=VALUE...] [--serial SUITE]...
 [--ranks SUITE]... [--timeout SECONDS]
 
-Asks a test executable for its cases and writes their CTest entries: one a suite, or with --tools, which they run, one a
-case.
+Asks a test executable for its cases and writes their CTest entries: one a suite, or of suites with --tools, which they run,
+one a case.
 --imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of serial
 suites run alone, those of suites of ranks count as two processors.
 """
@@ -23,18 +23,19 @@ def entry(name: str, command: list[str], properties: dict[str, str]) -> str:
 
 def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
     done = set()
+    tools = {suite: files for suite, *files in options.tools}
     for suite, case in cases:
         properties = {"LABELS": suite, "TIMEOUT": options.timeout}
         if suite in options.serial:
             properties["RUN_SERIAL"] = "TRUE"
         if suite in options.ranks:
             properties["PROCESSORS"] = "2"
-        if options.tools:
-            properties["REQUIRED_FILES"] = ";".join(options.tools)
+        if suite in tools:
+            properties["REQUIRED_FILES"] = ";".join(tools[suite])
         of_suite = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
         of_case = [*of_suite, "--test-case=" + case.replace(",", "\\,")]
         skipping = {**properties, "SKIP_RETURN_CODE": SKIPPED}
-        if options.tools:
+        if suite in tools:
             yield entry(case, of_case, skipping)
         elif suite not in done:
             yield entry(suite, of_suite, skipping)
@@ -47,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("executable")
     parser.add_argument("output")
-    parser.add_argument("--tools", nargs="+", default=[])
+    parser.add_argument("--tools", nargs="+", action="append", default=[])
     parser.add_argument("--imitation", nargs="+", default=[])
     parser.add_argument("--serial", action="append", default=[])
     parser.add_argument("--ranks", action="append", default=[])
