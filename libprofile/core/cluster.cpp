@@ -235,10 +235,11 @@ Cluster with_groups(const Cluster& cluster, int degree) {
   const int count = static_cast<int>(cluster.devices.size());
   const int size = cluster.levels.empty() ? count : std::min(count, cluster.levels.front().devices);
   const bool whole = degree > size && degree % size == 0;  // groups of the innermost level
-  if ((size % degree != 0 && !whole) || count % degree != 0) {
+  const bool of_level = size % degree != 0 && !whole;
+  if (of_level || count % degree != 0) {
     refuse_scale("groups of " + std::to_string(degree) + " do not divide the " +
-                 std::to_string(whole ? count : size) + " devices that " +
-                 (whole ? "the cluster has" : "the innermost level joins") +
+                 std::to_string(of_level ? size : count) + " devices that " +
+                 (of_level ? "the innermost level joins" : "the cluster has") +
                  "; profile with a degree that divides them");
   }
   Cluster result = cluster;

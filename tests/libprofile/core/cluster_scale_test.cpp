@@ -44,7 +44,10 @@ std::string refusal(Work&& work) {
 TEST_CASE("a node is repeated; of one node the level between nodes goes away") {
   const Cluster three = with_nodes(machine(2, 8), 3);
   CHECK(three == machine(3, 8));
-  const Cluster one = with_nodes(machine(2, 8), 1);
+  Cluster one = with_nodes(machine(2, 8), 1);
+  REQUIRE(one.copies);
+  CHECK(one.copies->cards == 8);
+  one.copies.reset();  // which a document of this machine alone does not say
   CHECK(one.devices.size() == 8);
   CHECK(sizes(one) == std::vector{8});
   CHECK(one.levels[0].cards == 1);
