@@ -44,10 +44,11 @@ class BestFirst {
     stop_.goes_on = [this] { return goes_on(request_, progress()); };
   }
 
-  SearchOutcome run() {
+  /// `first`: what all is measured against, if it is known.
+  SearchOutcome run(const std::optional<Finalist>& first = {}) {
     add_part(all_);
-    add_blocks();
-    answer(Quick::seed);  // what all is measured against
+    if (first) answer({first->unpriced()});
+    if (shortlist_.best() == kInfinity) answer(Quick::seed);
     while (!shortlist_.stops(devices_) && !stopped_ && step()) {
     }
     if (shortlist_.best() == kInfinity && (stopped_ || shortlist_.cut_short())) finish();
@@ -91,23 +92,19 @@ class BestFirst {
   /// Until there is a plan, where searches take long one from a search, one case after the other is searched.
   bool begins() const { return shortlist_.best() == kInfinity || (!found_ && takes_long_); }
 
-  /// Cuts between blocks come first: with what they find, those between layers take less time.
-  Queue<Case>& open_cases() { return blocks_.empty() ? cases_ : blocks_; }
-  Queue<Case>& queue_of(const MachinePart* part) { return part == block_part_ ? blocks_ : cases_; }
-
   /// The first case then: one that has short searches.
   Queue<Case>::iterator promising() {
     const auto is_long = [](const auto& entry) {
       return dynamic_cast<const ChainCase*>(entry.second.open.get()) == nullptr;
     };
-    return std::ranges::min_element(open_cases(), {}, is_long);
+    return std::ranges::min_element(cases_, {}, is_long);
   }
 
   /// A partition that promises a shorter step than the best plan goes before searches that take long: with a
   /// better plan they take less time.
-  bool candidate_is_next() {
+  bool candidate_is_next() const {
     const double promised = least(candidates_);
-    const double others = std::min(least(open_cases()), least(starts_));
+    const double others = std::min(least(cases_), least(starts_));
     const bool dives = takes_long_ && promised < shortlist_.best();
     return !candidates_.empty() && (dives || promised <= others);
   }
@@ -123,11 +120,10 @@ class BestFirst {
     if (none) return add_drawn_orders();
     if (candidate_is_next()) {
       price_candidates();
-    } else if (Queue<Case>& cases = open_cases();
-               cases.empty() || (!starts_.empty() && least(starts_) <= least(cases))) {
+    } else if (cases_.empty() || (!starts_.empty() && least(starts_) <= least(cases_))) {
       climb(starts_.extract(starts_.begin()).mapped());
     } else {
-      const auto node = cases.extract(begins() ? promising() : cases.begin());
+      const auto node = cases_.extract(begins() ? promising() : cases_.begin());
       visit(std::move(node.mapped()), node.key().first);
     }
     return true;
@@ -135,7 +131,6 @@ class BestFirst {
 
   void visit(Case one, double least) {
     OpenCase& open = *one.open;
-    Queue<Case>& cases = queue_of(one.part);
     devices_ = one.part->devices();
     const double best = shortlist_.best() * (1 + kTie);
     // What cannot win is still listed.
@@ -146,7 +141,7 @@ class BestFirst {
     try {
       if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
       if (!takes_long_ || !begins()) {
-        if (open.refine(best)) return push(cases, open.bound(), std::move(one));
+        if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
       } else {
         while (open.bound() < kInfinity && open.refine(best)) {
         }
@@ -161,10 +156,10 @@ class BestFirst {
         push(candidates_, may_be, Candidate{std::move(finalist), devices_, misjudged});
       }
       found_ |= !found.empty();
-      push(cases, promised, std::move(one));
+      push(cases_, promised, std::move(one));
     } catch (const SearchStopped&) {
       stopped_ = true;
-      push(cases, open.bound(), std::move(one));
+      push(cases_, open.bound(), std::move(one));
     }
   }
 
@@ -235,19 +230,6 @@ class BestFirst {
     merged_.clear();
   }
 
-  /// The whole machine with cuts between blocks alone, of which there are fewer, where searches take long. What
-  /// is proven is of cuts between layers.
-  void add_blocks() {
-    if (!takes_long_ || !graph_.blocks.empty() || !request_.cuts.empty()) return;
-    block_graph_ = graph_;
-    block_graph_.blocks = blocks_of(graph_, 0);
-    if (block_graph_.blocks.empty() || most_stages(block_graph_) < requested_stages(request_)) return;
-    MachinePart& part = parts_.emplace_back(cluster_, block_graph_, request_, false);
-    block_part_ = &part;
-    part.for_each_case(profile_, [&](PlanCase one) { add_case(part, std::move(one)); });
-    merged_.clear();
-  }
-
   void add_case(MachinePart& part, PlanCase one) {
     if (places_stages(one.schedule)) {
       any_placed_ = true;
@@ -258,10 +240,10 @@ class BestFirst {
     one.space.stop = stop_;
     const bool chain = !places_stages(one.schedule);
     if (chain && one.search == 0) merged_.clear();
-    for (std::unique_ptr<OpenCase>& open : plan::open_cases(part, std::move(one))) {
+    for (std::unique_ptr<OpenCase>& open : open_cases(part, std::move(one))) {
       if (chain) merged_.push_back(static_cast<ChainCase*>(open.get()));
       const double bound = open->bound();
-      push(queue_of(&part), bound, Case{std::move(open), &part});
+      push(cases_, bound, Case{std::move(open), &part});
     }
   }
 
@@ -378,9 +360,7 @@ class BestFirst {
   StopSign stop_;
   std::list<PlanRequest> requests_;
   std::list<MachinePart> parts_;
-  PlanGraph block_graph_;
-  const MachinePart* block_part_ = nullptr;
-  Queue<Case> cases_, blocks_;
+  Queue<Case> cases_;
   Queue<Candidate> candidates_;
   Queue<Start> starts_;
   std::int64_t next_ = 0;
@@ -396,13 +376,31 @@ class BestFirst {
   SearchOutcome outcome_;
 };
 
+/// Where searches take long, the best plan with cuts between blocks alone, which takes a fraction of the time.
+std::optional<Finalist> between_blocks(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
+                                       const PlanRequest& request) {
+  const bool quickly = is_small(graph.size(), static_cast<int>(cluster.devices.size()));
+  if (quickly || !graph.blocks.empty() || !request.cuts.empty()) return std::nullopt;
+  PlanGraph blocks = graph;
+  blocks.blocks = blocks_of(graph, 0);
+  if (blocks.blocks.empty() || most_stages(blocks) < requested_stages(request)) return std::nullopt;
+  try {
+    std::vector<Finalist> found = BestFirst(profile, cluster, blocks, request).run().ranked;
+    if (!found.empty()) return std::move(found.front());
+  } catch (const Error& error) {  // a schedule that refuses so few cuts
+    if (error.kind() != ErrorKind::usage) throw;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 SearchOutcome search_plans(const Profile& profile, const Cluster& cluster, const PlanGraph& graph,
                            const PlanRequest& request) {
   if (request.even_nodes && !has_equal_nodes(cluster))
     return search_plans(profile, with_equal_nodes(cluster), graph, request);
-  return BestFirst(profile, cluster, graph, request).run();
+  const std::optional<Finalist> first = between_blocks(profile, cluster, graph, request);
+  return BestFirst(profile, cluster, graph, request).run(first);
 }
 
 }  // namespace pp::plan

@@ -3,6 +3,8 @@
 // objective, priced plans, whose neighbours are tried, by their step. What comes of each is open in turn; what
 // cannot beat the best plan is closed.
 //
+// Where that takes long, cuts between blocks are searched first: their best is what all others have to beat.
+//
 // Everything is searched on fewer devices, too (the first ones of the list, unless a placement that spreads
 // stages over nodes is asked for; large models: on some counts), so that more devices do not do worse.
 #pragma once
