@@ -1,10 +1,10 @@
 """discover_tests.py EXECUTABLE OUTPUT.cmake [--tools SUITE FILE...]... [--imitation VARIABLE=VALUE...] [--serial SUITE]...
-[--ranks SUITE]... [--timeout SECONDS]
+[--timeout SECONDS]
 
 Asks a test executable for its cases and writes their CTest entries: one a suite, or of suites with --tools, which they run,
 one a case.
 --imitation adds the cases of suites gpu/..., one an entry, under an imitation GPU, where none may skip. Entries of serial
-suites run alone, those of suites of ranks count as two processors.
+suites run alone.
 """
 
 import argparse
@@ -28,8 +28,6 @@ def entries(options: argparse.Namespace, cases: list[tuple[str, str]]):
         properties = {"LABELS": suite, "TIMEOUT": options.timeout}
         if suite in options.serial:
             properties["RUN_SERIAL"] = "TRUE"
-        if suite in options.ranks:
-            properties["PROCESSORS"] = "2"
         if suite in tools:
             properties["REQUIRED_FILES"] = ";".join(tools[suite])
         of_suite = [options.executable, f"--test-suite={suite}", "--no-skipped-summary"]
@@ -51,7 +49,6 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", action="append", default=[])
     parser.add_argument("--imitation", nargs="+", default=[])
     parser.add_argument("--serial", action="append", default=[])
-    parser.add_argument("--ranks", action="append", default=[])
     parser.add_argument("--timeout", default="300")
     options = parser.parse_args()
     listing = subprocess.run([options.executable, "--list-test-cases", "--reporters=xml"], check=True,

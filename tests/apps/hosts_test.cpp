@@ -65,7 +65,7 @@ TEST_SUITE("apps/hosts") {
     if (without_mpi()) return;
     const HostsFolder folder;
     const Outcome measured = folder.on_hosts("exec " PP_MPIRUN " -n 2 --hostfile $PP_HOSTS " + kBin +
-                                             "/pp-profile links -q -o slow.json");
+                                             "/pp-profile links --largest 1MiB -q -o slow.json");
     if (without_hosts(measured)) return;
     CAPTURE(measured.err);
     REQUIRE(measured.code == 0);
