@@ -27,8 +27,9 @@ std::vector<int> replicas_of(const ScheduleOptions& options) {
     std::vector<int> replicas = cli::parse_counts(options.replicas, '-', "--replicas");
     if (replicas.size() == 1) replicas.resize(at(std::max(options.stages, 1)), replicas.front());
     if (options.stages == 0 || std::ssize(replicas) == options.stages) return replicas;
-    throw Error(ErrorKind::usage, "--stages asks for " + std::to_string(options.stages) + " workers, --replicas for " +
-                                      std::to_string(replicas.size()) + "; leave one of the two out");
+    throw Error(ErrorKind::usage, "--stages asks for " + std::to_string(options.stages) +
+                                      " workers, --replicas for " + std::to_string(replicas.size()) +
+                                      "; leave one of the two out");
   }
   if (options.stages == 0) {
     throw Error(ErrorKind::usage, "--schedule needs the number of workers; add --stages K, or --replicas R-R");
@@ -78,7 +79,8 @@ void add_schedule_options(const cli::Command& command, ScheduleOptions& options,
   csv.excludes(plan);
   in_group(command.add_option("--stages", options.stages, "pipeline workers")
                .check(cli::whole_number(1, plan::kOperationLimit)));
-  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1; one number: of each").type_name("R-R"));
+  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1; one number: of each")
+               .type_name("R-R"));
   in_group(
       command
           .add_option("--micro-batches", request.micro_batches,

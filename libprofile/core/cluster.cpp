@@ -217,7 +217,8 @@ Cluster without_single_groups(Cluster cluster) {
   for (const Level& level : cluster.levels) {
     if (levels.empty() || level.devices > levels.back().devices) levels.push_back(level);
   }
-  if (levels.size() < cluster.levels.size() && cluster.levels.back().devices == cluster.levels.end()[-2].devices)
+  if (levels.size() < cluster.levels.size() &&
+      cluster.levels.back().devices == cluster.levels.end()[-2].devices)
     cluster.copies = {cluster.levels.back(), cluster.levels.front().cards};
   if (levels.size() == 1) levels.front().cards = 1;  // they join groups, and there is one
   cluster.levels = std::move(levels);

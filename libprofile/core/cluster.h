@@ -159,7 +159,8 @@ std::string cluster_hash(const Cluster& cluster);
 /// nodes that differ, more than kDeviceLimit devices.
 Cluster with_nodes(const Cluster& cluster, int nodes);
 
-/// The same cluster without levels that join a single group of the level inside them; the last becomes `copies`.
+/// The same cluster without levels that join a single group of the level inside them; the last becomes
+/// `copies`.
 Cluster without_single_groups(Cluster cluster);
 
 /// Gradients are summed in buckets, where sums are not measured.

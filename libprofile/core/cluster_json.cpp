@@ -44,7 +44,8 @@ void check_levels(const Cluster& cluster, const ObjectReader& reader) {
   const int devices = slot_of(cluster, static_cast<int>(cluster.devices.size()) - 1) + 1;
   if (inner >= devices) return;
   const bool full = !has_empty_slots(cluster);
-  reader.fail("levels", "the outermost level joins " + std::to_string(inner) + " of " + std::to_string(devices) +
+  reader.fail("levels", "the outermost level joins " + std::to_string(inner) + " of " +
+                            std::to_string(devices) +
                             (full ? " devices; add a level that joins all of them"
                                   : " devices, counted as if every node were as large as the largest; its "
                                     "`devices` is at least that"));

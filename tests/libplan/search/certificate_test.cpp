@@ -180,7 +180,8 @@ TEST_CASE(
   CHECK(100 * tally.proven > 40 * tally.plans);
 }
 
-TEST_CASE("nodes of unequal sizes: the same, and as on a machine of equal ones whose other devices hold nothing") {
+TEST_CASE(
+    "nodes of unequal sizes: the same, and as on a machine of equal ones whose other devices hold nothing") {
   const std::array levels{LevelSpec{2, BytesPerSecond(1e10)}, LevelSpec{2, BytesPerSecond(1e9)}};
   Cluster full = nested_cluster(levels, DeviceKind::cpu, Seconds(1e-4), Bytes(0));
   const std::vector<int> left{0, 2, 3};

@@ -111,7 +111,9 @@ TEST_SUITE("libprofile/core/cluster_json") {
           device.node = node_name(static_cast<int>(n));
         }
       }
-      for (const int devices : row.levels) cluster.levels.push_back({.name = "l", .devices = devices, .bandwidth = BytesPerSecond(1e9), .samples = {}});
+      for (const int devices : row.levels)
+        cluster.levels.push_back(
+            {.name = "l", .devices = devices, .bandwidth = BytesPerSecond(1e9), .samples = {}});
       const Cluster read = cluster_from_json(to_json(cluster));
       std::vector<int> slots;
       for (int d = 0; d < std::ssize(read.devices); ++d) slots.push_back(slot_of(read, d));

@@ -155,8 +155,7 @@ TEST_CASE("unequal nodes: groups within nodes, and no copies") {
   small.devices.pop_back();
   CHECK(refusal([&] { with_groups(small, 2); }) ==
         "groups of 2 do not divide the devices of node b; profile with a degree that divides them");
-  CHECK(refusal([&] { with_nodes(small, 2); }) ==
-        "--nodes: a node has fewer than 8 devices; give whole nodes");
+  CHECK(refusal([&] { with_nodes(small, 2); }) == "--nodes: a node has fewer than 8 devices; give whole nodes");
 }
 
 TEST_CASE("every machine to start from is read, of one node or of sixteen") {
