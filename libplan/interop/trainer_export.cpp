@@ -10,6 +10,7 @@
 #include "libplan/schedule/program_text.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/text.h"
 

@@ -59,10 +59,6 @@ TrainerExport export_automodel(const Plan& plan, Losses losses);
 
 namespace detail {
 
-/// Where what no tool or trainer here can express stands, with what to do instead.
-inline constexpr std::string_view kLimits =
-    " (more: \"What the tools cannot express\", configs/how-to/README.md)";
-
 /// Throws pp::Error (data): `TRAINER cannot run this plan: WHY`, with kLimits.
 [[noreturn]] void refuse_plan(const std::string& trainer, const std::string& why);
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/core/model/counted_labels.h"
 #include "libprofile/device/machine.h"
 #include "librun/checkpoint/checkpoint_folder.h"
@@ -123,7 +124,7 @@ void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
 
 /// Nothing of it is there: one GPU has a whole stage, whole samples, and products in the type of its weights.
 void check_groups(const plan::Plan& plan) {
-  const std::string elsewhere = ", or take the plan elsewhere with pp-plan export";
+  const std::string elsewhere = ", or take the plan elsewhere with pp-plan export" + std::string(kLimits);
   if (plan.context_degree > 1)
     refuse(ErrorKind::usage, "the plan splits every sample over " + std::to_string(plan.context_degree) +
                                  " GPUs, which pp-run does not; plan from a profile without "

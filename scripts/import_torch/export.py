@@ -13,7 +13,7 @@ import torch._decomp.decompositions as decompositions
 
 from . import rehearsal
 from .factory import SAMPLES, Example
-from .refused import Refused, described, users_code
+from .refused import LIMITS, Refused, described, users_code
 
 PREFIX = "wrapped"  # the module's name within Wrapper
 
@@ -154,7 +154,8 @@ def explain(error: Exception) -> str:
                             or "not all values of" in text):
         advice = "some code fixes the number of samples: use x.shape[0] where it has a number, and no loop over samples"
     elif "data-dependent" in text or "Unbacked" in text or "GuardOnDataDependent" in type(error).__name__:
-        advice = "some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"
+        advice = ("some code decides on the values of a tensor (if, .item(), boolean indices): write it with torch.where"
+                  + LIMITS)
     return f"{described(error)}\n  {advice}".rstrip()
 
 

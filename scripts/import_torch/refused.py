@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 OWN = os.path.dirname(os.path.abspath(__file__))
 
 
+LIMITS = ' (more: "What the tools cannot express", configs/how-to/README.md)'
+
+
 class Refused(Exception):
     """Says what, where, why, and what to do. Ends the program with exit code 2."""
 

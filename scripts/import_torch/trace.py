@@ -12,7 +12,7 @@ from .export import PREFIX, Exported
 from .formulas import frequencies_in
 from .graph import (DTYPES, Batch, Buffer, Constant, Parameter, Step, TensorType, Value, aten_step, named_arguments,
                     target_name, tensors)
-from .refused import Refused, at_node
+from .refused import LIMITS, Refused, at_node
 from .static import Static, evaluate, frozen, is_static
 
 aten = torch.ops.aten
@@ -69,7 +69,7 @@ class Trace:
             return value
         expression = value.node.expr
         if expression.free_symbols - {self.batch}:
-            raise Refused(f"{self.place(node)}: a size depends on values of a tensor; use fixed sizes")
+            raise Refused(f"{self.place(node)}: a size depends on values of a tensor; use fixed sizes{LIMITS}")
         at = {samples: int(expression.subs(self.batch, samples)) for samples in PROBES}
         factor = at[3] - at[2]
         found = Batch(factor, at[2] - 2 * factor)
@@ -175,7 +175,7 @@ class Trace:
         several = isinstance(values, (list, tuple))
         if not several and not isinstance(values, torch.Tensor):
             raise Refused(f"{self.place(node)}: its result is a {type(values).__name__}, which depends on values of a "
-                          "tensor")
+                          f"tensor{LIMITS}")
         if target._schema.name.split("::")[0] != "aten":
             raise Refused(f"{self.place(node)}: only operations of PyTorch's own (aten) are known; write it with them")
         if "polynomial" in target._schema.name:

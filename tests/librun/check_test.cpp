@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
 #include "librun/data/readers.h"
@@ -65,14 +66,17 @@ TEST_SUITE("librun/check") {
     CHECK(refused_plan([](plan::Plan& plan) { plan.tensor_degree = 2; }, ErrorKind::usage) ==
           "the plan splits every layer over 2 GPUs, which pp-run does not; plan from a profile of tensor "
           "degree 1, "
-          "or take the plan elsewhere with pp-plan export");
+          "or take the plan elsewhere with pp-plan export" +
+              std::string(kLimits));
     CHECK(refused_plan([](plan::Plan& plan) { plan.context_degree = 4; }, ErrorKind::usage) ==
           "the plan splits every sample over 4 GPUs, which pp-run does not; plan from a profile without "
-          "--context-parallel, or take the plan elsewhere with pp-plan export");
+          "--context-parallel, or take the plan elsewhere with pp-plan export" +
+              std::string(kLimits));
     CHECK(
         refused_plan([](plan::Plan& plan) { plan.training.products = NarrowType::float8; }, ErrorKind::usage) ==
         "the plan has products in float8, which pp-run does not; plan from a profile of another --dtype, or "
-        "take the plan elsewhere with pp-plan export");
+        "take the plan elsewhere with pp-plan export" +
+            std::string(kLimits));
   }
 
   TEST_CASE("a layer is named whose readers' gradients the stages add in other groups than one device") {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/config_reader.h"
 #include "libprofile/model/families/decoder.h"
@@ -327,7 +328,8 @@ class ConfigBuilder {
     if (loss && factor > 0 && !is_deepseek() && !is("glm4_moe"))
       config_.fail("output_router_logits",
                    "adds a loss that balances the experts of all layers over all positions of a mini-batch, "
-                   "which no micro-batch and no stage has together; set it to false");
+                   "which no micro-batch and no stage has together; set it to false" +
+                       std::string(kLimits));
     if (config_.number_or("router_jitter_noise", 0, {0, 1}) > 0)
       config_.fail("router_jitter_noise", "noise in front of routers is not built; set it to 0");
   }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "libprofile/core/file.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/model/families/families.h"
 #include "tests/libprofile/core/error_text.h"
@@ -296,7 +297,8 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK(
         refusal(changed(mixtral, {{"output_router_logits", true}})) ==
         "[data] /output_router_logits: adds a loss that balances the experts of all layers over all positions "
-        "of a mini-batch, which no micro-batch and no stage has together; set it to false");
+        "of a mini-batch, which no micro-batch and no stage has together; set it to false" +
+            std::string(kLimits));
     CHECK(refusal(changed(mixtral, {{"output_router_logits", true}, {"router_aux_loss_coef", 0}})) ==
           "no error");
     CHECK(refusal(changed(mixtral, {{"router_jitter_noise", 0.1}})) ==
