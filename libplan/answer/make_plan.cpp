@@ -24,11 +24,18 @@ std::variant<Found, Infeasible> or_why_not(std::variant<Found, NoPlan> found, co
   if (!request.even_nodes) return explain_infeasible(profile, cluster, request, *none);
   PlanRequest uneven = request;  // the searches that say what is short take any number of devices
   uneven.even_nodes = false;
-  if (std::holds_alternative<NoPlan>(find_plan(profile, cluster, uneven)))
-    return explain_infeasible(profile, cluster, uneven, *none);
+  const std::variant<Plan, NoPlan> other = find_plan(profile, cluster, uneven);
+  if (std::holds_alternative<NoPlan>(other)) return explain_infeasible(profile, cluster, uneven, *none);
   Infeasible only_uneven;
-  only_uneven.reason = "no plan uses equally many devices of each node, as --for " + request.trainer +
-                       " starts them; plan with a mini-batch that has more divisors, or with more memory";
+  const std::vector<Stage>& stages = std::get<Plan>(other).stages;
+  if (stages.size() > 1 &&
+      std::ranges::adjacent_find(stages, std::ranges::not_equal_to(), &Stage::workers) == stages.end()) {
+    only_uneven.reason = "a pipeline of one worker has one stage, as --for " + request.trainer +
+                         " starts it, and " + request.schedule + " needs several; plan with 1f1b";
+  } else {
+    only_uneven.reason = "no plan uses equally many devices of each node, as --for " + request.trainer +
+                         " starts them; plan with a mini-batch that has more divisors, or with more memory";
+  }
   return only_uneven;
 }
 

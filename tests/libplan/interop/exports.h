@@ -4,6 +4,7 @@
 #include <string>
 
 #include "libplan/interop/trainer_export.h"
+#include "libprofile/core/limits.h"
 #include "libprofile/core/error.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
@@ -22,7 +23,7 @@ inline std::string file(const TrainerExport& out, const std::string& name) {
 template <class Export>
 std::string refusal(Export&& exported) {
   std::string text = pp::test::error_of(exported, ErrorKind::data);
-  if (text.ends_with(detail::kLimits)) text.resize(text.size() - detail::kLimits.size());
+  if (text.ends_with(kLimits)) text.resize(text.size() - kLimits.size());
   return text;
 }
 

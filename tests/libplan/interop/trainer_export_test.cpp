@@ -272,7 +272,7 @@ TEST_CASE("all: weights that live on the host are refused") {
     CHECK(refusal([&] { write(plan, Losses::leave_out); }).find(" keeps weights on the host") !=
           std::string::npos);
     CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
-              .ends_with(detail::kLimits));
+              .ends_with(kLimits));
   }
 }
 

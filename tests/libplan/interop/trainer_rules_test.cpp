@@ -326,6 +326,30 @@ TEST_CASE("--recompute auto for megatron misses none of the plans with first blo
   CHECK(limited > 2);
 }
 
+TEST_CASE("no pipeline of one worker has several stages, which the trainer would run as one") {
+  // Weights of 19 MB over links of 1 MB/ms: without the rule one worker with all stages is the fastest.
+  PlanRequest request = request_of(8);
+  request.schedule = "interleaved";
+  const auto lone = [](const Plan& plan) {
+    return std::ranges::adjacent_find(plan.stages, std::ranges::not_equal_to(), &Stage::workers) ==
+           plan.stages.end();
+  };
+  Profile profile = language();
+  for (LayerProfile& layer : profile.layers)
+    for (LayerPoint& point : layer.points) point.output = Bytes(40'000'000);
+  CHECK(lone(*best(request, 2, profile)));
+  const PlanRequest narrowed = for_trainer(Trainer::megatron, request, DType::float32);
+  for (const int devices : {2, 3, 4}) {
+    const Plan plan = *best(narrowed, devices, profile);
+    CHECK_FALSE(lone(plan));
+    CHECK_FALSE(export_megatron(plan, Losses::refuse).files.empty());
+  }
+  const auto none = make_plan(profile, test::make_cluster(1), narrowed);
+  CHECK(std::get<Infeasible>(none).reason ==
+        "a pipeline of one worker has one stage, as --for megatron starts it, and interleaved needs several; "
+        "plan with 1f1b");
+}
+
 TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
   PlanRequest request = request_of(8);
   request.schedule = "interleaved";
