@@ -1,6 +1,7 @@
 #include "apps/plan/stage_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -166,7 +167,11 @@ std::string blocks_text(const ModelGraph& model, std::string_view layers) {
   auto next = model.layers.begin();
   for (const std::string& count : split(layers, '|')) {
     std::vector<std::string>& stage = stages.emplace_back();
-    for (int left = std::stoi(count); left > 0 && next != model.layers.end(); --left)
+    int left = 0;
+    const char* const end = count.data() + count.size();
+    if (const auto [rest, error] = std::from_chars(count.data(), end, left); error != std::errc() || rest != end)
+      return std::string(layers);  // of a file, where it may be any text
+    for (; left > 0 && next != model.layers.end(); --left)
       stage.push_back((next++)->name);
   }
   return blocks_text(model, stages);
