@@ -10,6 +10,7 @@
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
+#include "libplan/search/shortlist.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -171,18 +172,19 @@ bool PlacedCase::refine(double best) {
   }
   if (!floor_) return bound_ = proven_ = kInfinity, true;
   const bool compete = others_compete(part_.request);
-  const BottleneckTest faster = test_bottleneck(space_, *floor_, best);
+  // Where orders are free, the floor is of the case's: local moves may find another that is faster.
+  const BottleneckTest faster = test_bottleneck(space_, *floor_, part_.free_order ? kFar * best : best);
   const bool fits = faster.feasible() && floor_->has_room_again(space_);
   if (fits)
     least_ = search_bottleneck(space_, *floor_, bound_);
   else
     least_ = {faster.partition, faster.feasible() ? kInfinity : faster.next, 1};
   // Where nothing fits and no other schedule says what is short, a simulated attempt does.
-  refuted_ = !faster.feasible();
+  refuted_ = !faster.feasible() && !part_.free_order;
   looked_ = !fits && (compete || least_.value < kInfinity);
-  // Plans keep to the case's order. Where orders are free, what is proven is of all.
-  if (!part_.free_order) proven_ = std::max(bound_, least_.value);
-  if (fits || looked_) bound_ = std::max(bound_, least_.value);
+  if (part_.free_order) return true;
+  proven_ = std::max(bound_, least_.value);
+  if (fits || looked_) bound_ = proven_;
   return true;
 }
 
