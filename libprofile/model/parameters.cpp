@@ -85,7 +85,8 @@ void initialise_additive_attention(at::Tensor& tensor, const Start& start) {
 }
 
 void initialise_experts(at::Tensor& tensor, const Start& start) {
-  const std::size_t bias = start.parameters[start.index].name.ends_with("bias") ? 1 : 0;
+  const bool biased = start.parameters[1].shape.size() == 1;  // then each matrix has its bias behind it
+  const std::size_t bias = biased ? start.index % 2 : 0;
   ParameterSpec matrix = start.parameters[start.index - bias];
   if (matrix.shape.size() == 3) matrix.shape = {matrix.shape[2], matrix.shape[1]};  // of [parts, in, out]
   initialise_by_fan_in(tensor, {{&matrix, 1}, bias, start.attributes, start.generator});

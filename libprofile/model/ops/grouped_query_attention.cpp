@@ -2,9 +2,9 @@
 // transformer models from multi-head checkpoints, 2023. Where a fused kernel takes the heads the backward is
 // written: it keeps rotated queries and keys, values, the result and a number for each query and head, and no
 // scores. Caps of the scores, dropout, and on a GPU windows go through autograd. Sinks (Xiao et al., Efficient
-// streaming language models with attention sinks, 2024, learned as in OpenAI's gpt-oss, 2025) are a score more
-// in every sum: kernels know nothing of them, and their backward is right by what they save of results and
-// sums.
+// streaming language models with attention sinks, 2024, learned as in OpenAI's gpt-oss, 2025) are one more
+// score in every softmax. The kernels know nothing of them, but make shares and their gradients again from the
+// saved sums and results, so that their backward is right once these have the sinks in them.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/logaddexp.h>
@@ -132,7 +132,7 @@ bool can_fuse(const GroupedSettings& settings, const Heads& heads) {
   return !settings.needs_scores() && can_fuse(attending_of(settings, heads));
 }
 
-/// Score by score's sum [n, heads, l], of which some kernels make more columns, as of the l results.
+/// The sums of the l results, [n, heads, l]: some kernels pad them.
 at::Tensor of_results(const at::Tensor& log_sum_exp, const at::Tensor& mixed) {
   return log_sum_exp.narrow(2, 0, mixed.size(2));
 }
