@@ -254,7 +254,8 @@ std::vector<double> member_elements(const ResolvedModel& model, int index,
   const auto divide = [&](std::size_t parameter, const OperationSplit& split) {
     if (split.part == MemberPart::alike) return;
     if (split.part == MemberPart::experts && !is_of_experts(layer.parameters[parameter])) return;
-    if (layer.parameters[parameter].shape.size() < 2 && split.part != MemberPart::columns) return;
+    const bool sinks = split.part == MemberPart::heads && layer.parameters[parameter].name.ends_with("sinks");
+    if (layer.parameters[parameter].shape.size() < 2 && split.part != MemberPart::columns && !sinks) return;
     elements[parameter] = std::ceil(elements[parameter] * split.share - 1e-6);
   };
   if (layer.nodes.empty()) {

@@ -74,6 +74,21 @@ void WeightSums::add_product(std::size_t parameter, const at::Tensor& left, cons
   }
 }
 
+void WeightSums::add_product(std::size_t parameter, std::int64_t part, const at::Tensor& left,
+                             const at::Tensor& right) {
+  if (!wants(parameter)) return;
+  at::Tensor& sum = sums_[parameter];
+  if (!sum.defined()) sum = place(parameter).zero_();
+  const at::Tensor own = sum[part];
+  if (own.scalar_type() == left.scalar_type()) {
+    own.addmm_(left, right);
+    return;
+  }
+  by_few_rows(own, [&](const at::Tensor& rows, std::int64_t first, std::int64_t count) {
+    rows.add_(at::mm(left.narrow(0, first, count), right));
+  });
+}
+
 at::Tensor WeightSums::place(std::size_t parameter) const {
   return places_.empty() ? at::empty_like(weights_[parameter].detach()) : places_[parameter];
 }

@@ -29,6 +29,8 @@ class WeightSums {
   /// is `rows`. It is added within the product (beta of 1), or put where the sum is to be: no tensor in
   /// between.
   void add_product(std::size_t parameter, const at::Tensor& left, const at::Tensor& right);
+  /// The same to the matrix `part` of a parameter [parts, rows, columns].
+  void add_product(std::size_t parameter, std::int64_t part, const at::Tensor& left, const at::Tensor& right);
 
  private:
   /// Where the first addition puts the sum, with any contents.

@@ -56,7 +56,9 @@ void initialise_norm(at::Tensor& tensor, const Start& start) {
   tensor.fill_(start.index == 0 ? 1.0 - given<double>(start, "offset") : 0.0);
 }
 
-void initialise_norm_weights(at::Tensor& tensor, const Start& /*start*/) { tensor.fill_(1.0); }
+void initialise_norm_weights(at::Tensor& tensor, const Start& start) {
+  tensor.fill_(start.parameters[start.index].name == "sinks" ? 0.0 : 1.0);
+}
 
 void initialise_attention(at::Tensor& tensor, const Start& start) {
   const ParameterSpec& parameter = start.parameters[start.index];
@@ -83,8 +85,11 @@ void initialise_additive_attention(at::Tensor& tensor, const Start& start) {
 }
 
 void initialise_experts(at::Tensor& tensor, const Start& start) {
-  initialise_by_fan_in(tensor,
-                       {start.parameters.subspan(start.index, 1), 0, start.attributes, start.generator});
+  const bool biased = start.parameters[1].shape.size() == 1;  // then each matrix has its bias behind it
+  const std::size_t bias = biased ? start.index % 2 : 0;
+  ParameterSpec matrix = start.parameters[start.index - bias];
+  if (matrix.shape.size() == 3) matrix.shape = {matrix.shape[2], matrix.shape[1]};  // of [parts, in, out]
+  initialise_by_fan_in(tensor, {{&matrix, 1}, bias, start.attributes, start.generator});
 }
 
 void initialise_lstm(at::Tensor& tensor, const Start& start) {

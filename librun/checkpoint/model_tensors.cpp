@@ -87,6 +87,12 @@ std::vector<std::string> missing_weights(const SafetensorsFile& file, std::span<
       refuse(tensor.name, "is " + std::string(name_of(found->type.dtype)) + ", the model's is " +
                               std::string(name_of(tensor.type.dtype)));
   }
+  for (const SafetensorsFile::Entry& tensor : file.tensors()) {
+    if (tensor.name.ends_with("_blocks") && tensor.type.dtype == DType::uint8)  // as gpt-oss is published
+      refuse(tensor.name,
+             "is a quantized weight, which is not read; load the model with transformers in "
+             "bfloat16, and give what its save_pretrained writes");
+  }
   if (ignore_unknown) return missing;
   const Metadata further = further_state(file);
   std::set<std::string_view> names;

@@ -39,6 +39,14 @@ ModelGraph mixture() {
     "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1})"));
 }
 
+/// Attention with sinks, in a window and without one; experts with biases and clamped gates.
+ModelGraph mixture_with_sinks() {
+  return model::build_hugging_face(parse_json(R"({"model_type": "gpt_oss", "vocab_size": 12, "hidden_size": 8,
+    "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 4, "max_position_embeddings": 6, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "sliding_window": 2, "swiglu_limit": 0.05})"));
+}
+
 Feature family(const std::string& spec) {
   return model_of(spec.substr(0, spec.find(':')), model::build_family(spec));
 }
@@ -207,7 +215,8 @@ const std::vector<Axis>& axes() {
         family("gnmt:layers=2,width=8,vocabulary=11,source=4,target=3"),
         family("transformer:layers=1,width=8,heads=2,vocabulary=12,sequence=6,dropout=0.2,tied=1"),
         family("t5_small:layers=1,width=8,heads=2,hidden=12,vocabulary=13,source=5,target=4,dropout=0.1"),
-        model_of("experts", mixture()), model_of("imported residual", imported_residual()),
+        model_of("experts", mixture()), model_of("sinks", mixture_with_sinks()),
+        model_of("imported residual", imported_residual()),
         model_of("imported attention", imported_attention()), model_of("LoRA", lora()),
         model_of("frozen embedding", frozen_embedding()), model_of("unread and detached", cut_off())}},
       {"schedule",

@@ -57,13 +57,16 @@ Run run_in(int ranks, const std::vector<Part>& parts, run::RunOptions options) {
   options.checkpoint = folder.path() / "ck";
   Run all;
   std::vector<double> losses;
+  std::int64_t skipped = 0;
   for (const Part& part : parts) {
     options.steps = part.end;
     all = run_on(ranks, part.plan, options);
     losses.insert(losses.end(), all.report.step_losses.begin(), all.report.step_losses.end());
+    skipped += all.report.skipped_steps;
     options.resume = options.checkpoint;
   }
   all.report.step_losses = losses;
+  all.report.skipped_steps = skipped;
   return all;
 }
 
@@ -321,11 +324,11 @@ TEST_SUITE("librun/promises") {
       ModelGraph model = model::build_family(family);
       if (std::ranges::count(model.layers, "grouped_query_attention", &Layer::op) > 0) models.push_back(model);
     }
-    for (const char* name : {"mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe"}) {
+    for (const char* name : {"mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "gpt_oss"}) {
       const Json document = parse_json(read_file(test_data(std::string("families/") + name + ".json")));
       models.push_back(model::build_hugging_face(document["config"], "sequence=8"));
     }
-    REQUIRE(models.size() == 15);
+    REQUIRE(models.size() == 16);
     const Axis& schedules = axes()[1];
     Random random(5);
     int bits = 0;

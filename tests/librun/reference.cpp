@@ -206,6 +206,7 @@ Run run_parts(const std::vector<Part>& parts, const run::RunOptions& common) {
   const TestFolder folder;
   Run all;
   std::vector<double> losses;
+  std::int64_t skipped = 0;
   for (const Part& part : parts) {
     run::RunOptions options = common;
     options.steps = part.end;
@@ -214,8 +215,10 @@ Run run_parts(const std::vector<Part>& parts, const run::RunOptions& common) {
     all = run_plan(part.plan, options);
     if (all.report.resumed.has_value() == losses.empty()) throw std::logic_error("not resumed");
     losses.insert(losses.end(), all.report.step_losses.begin(), all.report.step_losses.end());
+    skipped += all.report.skipped_steps;
   }
   all.report.step_losses = losses;
+  all.report.skipped_steps = skipped;
   return all;
 }
 

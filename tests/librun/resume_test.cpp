@@ -1,5 +1,7 @@
 // Trainings that are cut into several runs: checkpoints, what they say and cost. That such a training ends as
 // one that is not: promises_test.cpp.
+#include <ATen/ops/ones.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -342,6 +344,14 @@ TEST_SUITE("librun/resume") {
                          Error);
     options.ignore_unknown_weights = true;
     test::run_checked(make_plan(spec), options, observer);
+    some.emplace_back("down_proj_blocks", at::ones({2}, at::kByte));
+    write(some);
+    CHECK_THROWS_WITH_AS(test::run_checked(make_plan(spec), options, observer),
+                         (options.initial_weights.string() +
+                          ": tensor \"down_proj_blocks\": is a quantized weight, which is not read; load the "
+                          "model with transformers in bfloat16, and give what its save_pretrained writes")
+                             .c_str(),
+                         Error);
   }
 
   TEST_CASE("options of checkpoints that cannot be are refused before work") {

@@ -8,7 +8,7 @@ saved      the same as transformers 5 writes it
 arguments  behind the name of the document, as pp-profile takes them
 model      theirs
 tolerance  relative. Theirs computes rms norms in float32 whatever the type, which is 2e-6 of a logit in some of these
-           cases; here their modules compute them in float64, as ours, and routers their scores. Eager attention keeps
+           cases; here their modules compute them in float64, as ours, and routers their scores. Gemma's attention keeps
            its softmax in float32
 outputs    logits in evaluation, the samples one after the other
 loss       mean cross entropy of the labels at their positions, in training; there is no dropout
@@ -95,6 +95,10 @@ CASES: dict[str, dict[str, Any]] = {
     "deepseek_v3": case("deepseek_v3", **LATENT, q_lora_rank=9, num_experts_per_tok=3, n_group=4, topk_group=2,
                         first_k_dense_replace=1, n_shared_experts=2,
                         rope_scaling=YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}),
+    "gpt_oss": case("gpt_oss", num_local_experts=5, num_experts_per_tok=2, head_dim=8, sliding_window=3, num_hidden_layers=3),
+    "gpt_oss_clamped": case("gpt_oss", num_local_experts=6, num_experts_per_tok=3, head_dim=6, sliding_window=4,
+                            layer_types=["full_attention", "sliding_attention"], swiglu_limit=0.2, swiglu_alpha=1.5,
+                            rope_scaling=YARN, rope_theta=1000.0, attention_bias=False),
 }
 
 
@@ -116,7 +120,7 @@ def our_name(name: str, model_type: str) -> str:
 def as_ours(tensor: torch.Tensor, theirs: str, model_type: str) -> dict[str, torch.Tensor]:
     """Views of the tensor or its gradient, by our names: in memory transformers holds the experts of a layer together."""
     name = our_name(theirs, model_type)
-    if ".experts." in name and not name.endswith(".weight"):
+    if ".experts." in name and not name.endswith(".weight") and model_type != "gpt_oss":
         gate, up, down = ("w1", "w3", "w2") if model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
         names = [gate, up] if name.endswith("gate_up_proj") else [down]
         return {f"{name.rpartition('.')[0]}.{number}.{part}.weight": view
@@ -151,8 +155,9 @@ def norm_in_float64(norm: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
 def values(name: str) -> dict[str, Any]:
     given = CASES[name]
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(given)))
-    # With the key-value cache windows are seen by a kernel with a mask; Gemma's caps are only computed by eager.
-    attention = "eager" if given["model_type"] == "gemma2" else "sdpa"
+    kind = given["model_type"]
+    # With the key-value cache windows are seen by a kernel with a mask; Gemma's caps and sinks are only computed by eager.
+    attention = "eager" if kind in ("gemma2", "gpt_oss") else "sdpa"
     module = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention,
                                                            experts_implementation="eager").double()
     for part in module.modules():
@@ -160,7 +165,6 @@ def values(name: str) -> dict[str, Any]:
             part.forward = functools.partial(norm_in_float64, part)
         if type(part).__name__.lower().endswith("topkrouter"):
             part.forward = functools.partial(in_float64, part.forward)
-    kind = given["model_type"]
     if kind == "deepseek_v2":  # torch.polar rounds some sines and cosines another way than the others' torch.sin
         torch.polar = lambda size, angle: torch.complex(size * angle.cos(), size * angle.sin())
         rotate = modeling_deepseek_v2.apply_rotary_emb
@@ -196,7 +200,7 @@ def values(name: str) -> dict[str, Any]:
     if len(losses) > 1:
         document = {"steps": {"rate": RATE, "losses": [short(loss.detach()) for loss in losses[1:]]}}
     return {"config": given, "saved": json.loads(config.to_json_string()), "arguments": f"sequence={SEQUENCE}",
-            "model": f"transformers.{type(module).__name__}", "tolerance": 1e-6 if attention == "eager" else 1e-9,
+            "model": f"transformers.{type(module).__name__}", "tolerance": 1e-6 if kind == "gemma2" else 1e-9,
             "outputs": [short(v) for v in outputs.flatten()], "loss": short(losses[0].detach()), "gradients": probes,
             "prompt": tokens[:, :PROMPT].tolist(), "greedy": greedy[:, PROMPT:].tolist()} | document
 

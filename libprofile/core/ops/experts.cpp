@@ -28,12 +28,12 @@ OpResult infer_experts(const Attributes& attributes, std::span<const TensorType>
                 "groups " + std::to_string(groups) + " must divide num_experts, " + std::to_string(experts));
   most("experts_per_token", chosen, "the experts of groups_per_token groups", open * (experts / groups));
   const bool bias = boolean(attributes, "bias");
-  OpResult result{{inputs[0]}, {{"gate.weight", {experts, width}}}, {}, {}};
+  OpResult result{{inputs[0]}, {{bias ? "router.weight" : "gate.weight", {experts, width}}}, {}, {}};
   if (bias) {
-    result.parameters.insert(result.parameters.end(), {{"experts.gate_up_proj", {experts, 2 * hidden, width}},
-                                                       {"experts.down_proj", {experts, width, hidden}},
-                                                       {"gate.bias", {experts}},
+    result.parameters.insert(result.parameters.end(), {{"router.bias", {experts}},
+                                                       {"experts.gate_up_proj", {experts, width, 2 * hidden}},
                                                        {"experts.gate_up_proj_bias", {experts, 2 * hidden}},
+                                                       {"experts.down_proj", {experts, hidden, width}},
                                                        {"experts.down_proj_bias", {experts, width}}});
   } else {
     const bool numbered = text(attributes, "tensors") == "w1";
@@ -62,21 +62,28 @@ std::vector<OpRow> expert_ops() {
        .summary = "gated perceptrons, of which a router chooses some for each position",
        .shapes = "[..., h] -> the same",
        .flops = "2 h + 5 per expert, 6 h hidden + 6 hidden + 2 h per chosen one",
-       .attributes = {required_integer("num_experts", 1, kMostExperts, "perceptrons"),
-                      required_integer("experts_per_token", 1, kMaxSize, "experts for each position"),
-                      required_integer("hidden", 1, kMaxSize / 2, "width inside an expert"),
-                      choice_attribute<GateActivation>("activation", "of the gate"),
-                      silent(words_attribute("scores", {"softmax", "sigmoid"}, "of the router, in float32")),
-                      silent(flag_attribute("normalised", true, "the chosen scores add up to 1")),
-                      silent(number_attribute("factor", 1, 1e-6, 1e6, "of the sum of the chosen")),
-                      silent(integer_attribute("groups", 1, 1, kMaxSize, "of neighbouring experts")),
-                      silent(integer_attribute("groups_per_token", 1, 1, kMaxSize,
-                                               "in which a position's experts are")),
-                      silent(flag_attribute("correction", false, "a buffer is added to scores to choose by")),
-                      silent(words_attribute("tensors", {"gate_proj", "w1"},
-                                             "of an expert: gate_proj, up_proj, down_proj; or w1, w3, w2")),
-                      silent(flag_attribute("bias", false, "router and experts add a learned vector; not run")),
-                      std_attribute()},
+       .attributes =
+           {required_integer("num_experts", 1, kMostExperts, "perceptrons"),
+            required_integer("experts_per_token", 1, kMaxSize, "experts for each position"),
+            required_integer("hidden", 1, kMaxSize / 2, "width inside an expert"),
+            choice_attribute<GateActivation>("activation", "of the gate"),
+            silent(words_attribute("scores", {"softmax", "sigmoid"}, "of the router, in float32")),
+            silent(flag_attribute("normalised", true, "the chosen scores add up to 1")),
+            silent(number_attribute("factor", 1, 1e-6, 1e6, "of the sum of the chosen")),
+            silent(integer_attribute("groups", 1, 1, kMaxSize, "of neighbouring experts")),
+            silent(integer_attribute("groups_per_token", 1, 1, kMaxSize, "in which a position's experts are")),
+            silent(flag_attribute("correction", false, "a buffer is added to scores to choose by")),
+            silent(words_attribute("tensors", {"gate_proj", "w1"},
+                                   "of an expert: gate_proj, up_proj, down_proj; or w1, w3, w2")),
+            silent(flag_attribute("bias", false,
+                                  "router and experts add a learned vector; one tensor has a matrix of "
+                                  "all experts, [in, out], gate and up in turn")),
+            silent(number_attribute("limit", 0, 0, 1e6,
+                                    "of gates from above, of ups to both sides; then up + 1 is gated; 0: "
+                                    "none")),
+            silent(number_attribute("alpha", 1, 1e-6, 1e6,
+                                    "with a limit a gate is g sigmoid(alpha g), whatever the activation")),
+            std_attribute()},
        .positions = Positions::apart,
        .tensor = TensorSplit::positions,
        .work = {.kind = OpWork::Kind::experts, .keeps = OpWork::Keeps::inputs, .adds_products = true},

@@ -130,7 +130,10 @@ OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<c
     result.parameters = {{"q_norm.weight", {sizes.width}}, {"k_norm.weight", {sizes.width}}};
     flops += 4.0 * heads * real(sizes.width);
   }
-  if (boolean(attributes, "sinks")) result.parameters.push_back({"sinks", {sizes.heads}});
+  if (boolean(attributes, "sinks")) {
+    result.parameters.push_back({"sinks", {sizes.heads}});
+    flops += 5.0 * real(sizes.length) * real(sizes.heads);
+  }
   result.forward_flops = Flops(flops);
   return result;
 }
@@ -182,7 +185,7 @@ std::vector<AttributeSpec> attributes_of_row() {
       silent(number_attribute("soft_cap", 0, 0, 1e6, "scores become cap tanh(score / cap); 0: they stay")),
       silent(probability_attribute("dropout", 0, "probability, on the attention weights, in training")),
       silent(flag_attribute("norms", false, "rms norm of each head of queries and of keys")),
-      silent(flag_attribute("sinks", false, "each head has a learned score that no value follows; not run")),
+      silent(flag_attribute("sinks", false, "each head has a learned score that no value follows")),
       silent(number_attribute("norm_eps", 1e-6, 0, 1, "added to the mean square")),
       silent(integer_attribute("rotary_dim", 0, 0, kMaxSize,
                                "leading elements of a head that are rotated; latent: the last")),
@@ -214,7 +217,7 @@ std::vector<OpRow> grouped_query_attention_ops() {
                "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e; latent: queries [l, "
                "num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r]",
            .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
-                    "3 per rotated element, 4 per normed one",
+                    "3 per rotated element, 4 per normed one, 5 per sink and position",
            .max_inputs = 3,
            .attributes = attributes_of_row(),
            .draws = true,

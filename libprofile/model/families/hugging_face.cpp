@@ -291,6 +291,9 @@ class ConfigBuilder {
                         {"correction", sigmoid},
                         {"tensors", is("mixtral") ? "w1" : "gate_proj"},
                         {"bias", is("gpt_oss")}};
+    if (is("gpt_oss"))
+      decoder_.experts.insert({{"limit", config_.number_or("swiglu_limit", 7, {1e-6, 1e6})},
+                               {"alpha", config_.number_or("swiglu_alpha", 1.702, {1e-6, 1e6})}});
     if (is("deepseek_v2")) config_.require("norm_topk_prob", false);
     const std::string usual = sigmoid ? "noaux_tc" : "greedy", method = config_.text_or("topk_method", usual);
     const bool grouped = is("deepseek_v2") && method == "group_limited_greedy";
@@ -312,8 +315,6 @@ class ConfigBuilder {
                                         "num_mtp_layers"sv,
                                         "qk_head_dim"sv,
                                         "quantization_config"sv,
-                                        "swiglu_alpha"sv,
-                                        "swiglu_limit"sv,
                                         "initial_context_length"sv,
                                         "experts_per_token"sv,
                                         "num_local_experts"sv,
@@ -496,9 +497,14 @@ bool is_hugging_face_config(const Json& json) {
   return json.is_object() && json.contains("model_type") && !json.contains("format");
 }
 
-ModelGraph build_hugging_face(const Json& config, std::string_view text) {
+ModelGraph build_hugging_face(const Json& given, std::string_view text) {
   const ConfigArguments arguments = parse_arguments(text);
-  const ConfigDefaults& defaults = config_defaults(config);
+  const ConfigDefaults& defaults = config_defaults(given);
+  Json config = given;
+  const auto silent = [&](const char* key) { return !config.contains(key) || config[key].is_null(); };
+  if (defaults.type == "gpt_oss" && silent("rope_scaling") && silent("rope_parameters"))
+    config["rope_parameters"] = {
+        {"rope_type", "yarn"}, {"factor", 32}, {"original_max_position_embeddings", 4096}, {"truncate", false}};
   const Decoder decoder = ConfigBuilder(config, defaults, arguments).build();
   return resolve(build_decoder(GraphBuilder(model_name(defaults.type, arguments)), decoder)).graph;
 }

@@ -3,6 +3,7 @@
 // experts, so that each expert has one product a matrix; no expert refuses a position, so samples stay apart.
 // The backward is written: it adds no two rows in an order that a kernel chooses.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
@@ -13,6 +14,7 @@
 #include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DispatchKeySet.h>
@@ -48,8 +50,8 @@ namespace {
 
 struct Mixture {
   std::int64_t experts, chosen, groups, open_groups;
-  bool sigmoid, normalised, correction;
-  double factor;
+  bool sigmoid, normalised, correction, biased;
+  double factor, limit, alpha;
   GateActivation activation;
 
   explicit Mixture(const Attributes& attributes)
@@ -60,7 +62,10 @@ struct Mixture {
         sigmoid(choice<Scores>(attributes, "scores") == Scores::sigmoid),
         normalised(boolean(attributes, "normalised")),
         correction(boolean(attributes, "correction")),
+        biased(boolean(attributes, "bias")),
         factor(number(attributes, "factor")),
+        limit(number(attributes, "limit")),
+        alpha(number(attributes, "alpha")),
         activation(choice<GateActivation>(attributes, "activation")) {}
 };
 
@@ -68,9 +73,10 @@ struct Mixture {
 constexpr double kLeastSum = 1e-20;
 
 /// [t, width] -> [t, experts], in float32 or wider, under autocast too.
-at::Tensor scores_of(const Mixture& mixture, const at::Tensor& x, const at::Tensor& router) {
+at::Tensor scores_of(const Mixture& mixture, const at::Tensor& x, TensorSpan weights) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const at::Tensor logits = at::linear(x.to(wide(x)), router.to(wide(x)));
+  const at::Tensor bias = mixture.biased ? weights[1].to(wide(x)) : at::Tensor();
+  const at::Tensor logits = at::linear(x.to(wide(x)), weights[0].to(wide(x)), bias);
   return mixture.sigmoid ? logits.sigmoid() : at::softmax(logits, -1);
 }
 
@@ -139,42 +145,79 @@ Rows rows_of(const Mixture& mixture, const at::Tensor& chosen) {
   return {pairs, at::searchsorted(experts, all, /*out_int32=*/false, /*right=*/true).cpu(), mixture.chosen};
 }
 
-/// Among the three matrices of an expert; the router's stands in front of all.
+/// Among the three matrices of an expert; the router's stands in front of all. With biases kGate is gate and up
+/// in turn, [experts, in, 2 out], and behind it and kDown stand their biases.
 enum Matrix : std::size_t { kGate, kUp, kDown };
-std::size_t index_of(std::int64_t expert, Matrix matrix) {
-  return 1 + 3 * static_cast<std::size_t>(expert) + matrix;
+std::size_t index_of(const Mixture& mixture, std::int64_t expert, Matrix matrix) {
+  return mixture.biased ? 2 + static_cast<std::size_t>(matrix)
+                        : 1 + 3 * static_cast<std::size_t>(expert) + matrix;
 }
 
 /// Forward by the transposed matrix [out, in] of each row's expert: [r, in] -> [r, out]; backward [r, out] ->
 /// [r, in]. Experts without rows take part: their gradients are zero, not missing.
 enum class Way { forward, backward };
-at::Tensor product(const Rows& rows, const at::Tensor& left, TensorSpan weights, Matrix matrix, Way way) {
+at::Tensor product(const Mixture& mixture, const Rows& rows, const at::Tensor& left, TensorSpan weights,
+                   Matrix matrix, Way way) {
   std::vector<at::Tensor> parts;
   rows.each([&](std::int64_t e, std::int64_t first, std::int64_t count) {
-    const at::Tensor& right = weights[index_of(e, matrix)];
-    parts.push_back(at::mm(left.narrow(0, first, count), way == Way::forward ? right.t() : right));
+    const std::size_t index = index_of(mixture, e, matrix);
+    const at::Tensor right = mixture.biased ? weights[index][e].t() : weights[index],
+                     own = left.narrow(0, first, count);
+    if (way == Way::backward) {
+      parts.push_back(at::mm(own, right));
+    } else {
+      parts.push_back(mixture.biased ? at::addmm(weights[index + 1][e], own, right.t())
+                                     : at::mm(own, right.t()));
+    }
   });
   return at::cat(parts);
 }
 
-/// What the forward saves, and what the input gradient leaves for the weights' in place of it.
-enum Saved : std::size_t { kInput, kPairs, kEnds, kRows, kActivated, kGates, kUps, kScores, kChosen, kShares };
-enum Left : std::size_t { kOfDown = kGates, kOfUp, kOfGate, kOfLogits, kLeft };
+/// [r, hidden] each: activation(gate) up, or with a limit g sigmoid(alpha g) (u + 1) of what it leaves of both.
+at::Tensor gated(const Mixture& mixture, const at::Tensor& gates, const at::Tensor& ups) {
+  if (mixture.limit == 0) return opened(mixture.activation, gates).mul(ups);
+  const at::Tensor gate = gates.clamp_max(mixture.limit);
+  return gate.mul(gate.mul(mixture.alpha).sigmoid()).mul(ups.clamp(-mixture.limit, mixture.limit).add(1));
+}
+
+/// To the gradients of gates and ups.
+std::pair<at::Tensor, at::Tensor> gated_backward(const Mixture& mixture, const at::Tensor& gradient,
+                                                 const at::Tensor& gates, const at::Tensor& ups) {
+  if (mixture.limit == 0)
+    return {opened_backward(mixture.activation, gradient.mul(ups), gates),
+            opened(mixture.activation, gates).mul_(gradient)};
+  const at::Tensor gate = gates.clamp_max(mixture.limit), steep = gate.mul(mixture.alpha);
+  const at::Tensor share = steep.sigmoid(), slope = steep.mul_(share.neg().add_(1)).add_(1).mul_(share);
+  const at::Tensor of_gate = ups.clamp(-mixture.limit, mixture.limit).add_(1).mul_(gradient).mul_(slope);
+  return {of_gate.masked_fill_(gates.gt(mixture.limit), 0),
+          gate.mul(share).mul_(gradient).masked_fill_(ups.abs().gt(mixture.limit), 0)};
+}
+
+/// What the forward saves, and what the input gradient leaves for the weights' in place of it. With biases
+/// gates and ups, as their gradients, are one tensor.
+enum Saved : std::size_t { kInput, kPairs, kEnds, kRows, kActivated, kScores, kChosen, kShares, kGates, kUps };
+enum Left : std::size_t { kOfDown = kScores, kOfLogits, kOfGate, kOfUp };
+
+/// Of [r, 2 hidden].
+Tensors in_turn(const at::Tensor& both) {
+  const at::Tensor pairs = both.unflatten(1, {-1, 2});
+  return {pairs.select(2, 0), pairs.select(2, 1)};
+}
 
 // [n, ..., width] -> the same
 Tensors forward(const Mixture& mixture, TensorSpan inputs, TensorSpan weights, LayerContext& context) {
   const at::Tensor x = once(inputs[0].flatten(0, -2));  // [t, width]
-  const at::Tensor scores = scores_of(mixture, x, weights[0]),
-                   chosen = choose(mixture, scores, context.buffers);
+  const at::Tensor scores = scores_of(mixture, x, weights), chosen = choose(mixture, scores, context.buffers);
   const at::Tensor shares = shares_of(mixture, scores, chosen);
   const Rows rows = rows_of(mixture, chosen);
   const UsualKernels usual;
   const at::Tensor own = rows.of_positions(x);  // [r, width]
-  const at::Tensor gates = product(rows, own, weights, kGate, Way::forward);
-  const at::Tensor ups = product(rows, own, weights, kUp, Way::forward);
-  const at::Tensor activated = opened(mixture.activation, gates).mul(ups);  // [r, hidden]
-  const at::Tensor downs = product(rows, activated, weights, kDown, Way::forward);
-  save(context, {x, rows.pairs, rows.ends, own, activated, gates, ups, scores, chosen, shares});
+  Tensors both{product(mixture, rows, own, weights, kGate, Way::forward)};
+  if (!mixture.biased) both.push_back(product(mixture, rows, own, weights, kUp, Way::forward));
+  const Tensors halves = mixture.biased ? in_turn(both[0]) : both;
+  const at::Tensor activated = gated(mixture, halves[0], halves[1]);  // [r, hidden]
+  const at::Tensor downs = product(mixture, rows, activated, weights, kDown, Way::forward);
+  save(context, {x, rows.pairs, rows.ends, own, activated, scores, chosen, shares, both[0], both.back()});
   const at::Tensor weighted = downs.mul(rows.of_pairs(shares).to(downs.scalar_type()).unsqueeze(1));
   return {rows.by_position(weighted).sum(1).view(inputs[0].sizes())};
 }
@@ -187,25 +230,36 @@ Rows saved_rows(const Mixture& mixture, TensorSpan saved) {
 void back_to_products(const Mixture& mixture, TensorSpan weights, const at::Tensor& gradient, Tensors& saved) {
   const Rows rows = saved_rows(mixture, saved);
   const at::Tensor of_down = rows.of_positions(gradient.flatten(0, -2));  // [r, width], less the share
-  const at::Tensor of_activated = product(rows, of_down, weights, kDown, Way::backward);
+  const at::Tensor of_activated = product(mixture, rows, of_down, weights, kDown, Way::backward);
   const at::Tensor& scores = saved[kScores];
-  const at::Tensor of_shares =
-      rows.by_position(of_activated.mul(saved[kActivated]).sum(1, false, scores.scalar_type()));
+  at::Tensor of_rows = of_activated.mul(saved[kActivated]).sum(1, false, scores.scalar_type());
+  if (mixture.biased) {
+    const at::Tensor& biases = weights[index_of(mixture, 0, kDown) + 1];
+    rows.each([&](std::int64_t e, std::int64_t first, std::int64_t count) {
+      of_rows.narrow(0, first, count).add_(of_down.narrow(0, first, count).mv(biases[e]));
+    });
+  }
+  const at::Tensor of_shares = rows.by_position(of_rows);
   const at::Tensor share = rows.of_pairs(saved[kShares]).to(of_down.scalar_type()).unsqueeze(1);
   of_activated.mul_(share);
-  const at::Tensor of_up = opened(mixture.activation, saved[kGates]).mul_(of_activated);
-  const at::Tensor of_gate = opened_backward(mixture.activation, of_activated.mul(saved[kUps]), saved[kGates]);
-  saved = {saved[kInput], saved[kPairs],     saved[kEnds],
-           saved[kRows],  saved[kActivated], of_down.mul(share),
-           of_up,         of_gate,           shares_backward(mixture, scores, saved[kChosen], of_shares)};
+  const Tensors halves = mixture.biased ? in_turn(saved[kGates]) : Tensors{saved[kGates], saved[kUps]};
+  const auto [of_gate, of_up] = gated_backward(mixture, of_activated, halves[0], halves[1]);
+  const at::Tensor of_logits = shares_backward(mixture, scores, saved[kChosen], of_shares);
+  saved.resize(kOfDown);
+  saved.append({of_down.mul(share), of_logits});
+  if (mixture.biased) {
+    saved.push_back(at::stack({of_gate, of_up}, 2).flatten(1));
+  } else {
+    saved.append({of_gate, of_up});
+  }
 }
 
 Tensors input_gradient(const Mixture& mixture, Tensors& saved, TensorSpan weights, const at::Tensor& gradient) {
   const UsualKernels usual;
   back_to_products(mixture, weights, gradient, saved);
   const Rows rows = saved_rows(mixture, saved);
-  const at::Tensor own = product(rows, saved[kOfGate], weights, kGate, Way::backward)
-                             .add_(product(rows, saved[kOfUp], weights, kUp, Way::backward));
+  const at::Tensor own = product(mixture, rows, saved[kOfGate], weights, kGate, Way::backward);
+  if (!mixture.biased) own.add_(product(mixture, rows, saved[kOfUp], weights, kUp, Way::backward));
   const at::Tensor of_router = saved[kOfLogits].mm(weights[0].to(saved[kOfLogits].scalar_type()));
   return {rows.by_position(own).sum(1).add_(of_router).view(gradient.sizes())};
 }
@@ -213,24 +267,34 @@ Tensors input_gradient(const Mixture& mixture, Tensors& saved, TensorSpan weight
 void weight_gradients(const Mixture& mixture, Tensors& saved, TensorSpan weights, const at::Tensor& gradient,
                       WeightSums& sums) {
   const UsualKernels usual;
-  if (saved.size() != kLeft) back_to_products(mixture, weights, gradient, saved);
+  if (saved.size() > kUps) back_to_products(mixture, weights, gradient, saved);
   const at::Tensor& of_logits = saved[kOfLogits];
   if (sums.wants(0))
     sums.add(0, of_logits.t().mm(saved[kInput].to(of_logits.scalar_type())).to(weights[0].scalar_type()));
+  std::array<std::vector<at::Tensor>, 3> of_biases;
   saved_rows(mixture, saved).each([&](std::int64_t e, std::int64_t first, std::int64_t count) {
     const auto add = [&](Matrix matrix, std::size_t left, std::size_t right) {
-      sums.add_product(index_of(e, matrix), saved[left].narrow(0, first, count).t(),
-                       saved[right].narrow(0, first, count));
+      const at::Tensor of_result = saved[left].narrow(0, first, count),
+                       of_input = saved[right].narrow(0, first, count);
+      const std::size_t index = index_of(mixture, e, matrix);
+      if (mixture.biased) {
+        sums.add_product(index, e, of_input.t(), of_result);
+        of_biases[matrix].push_back(of_result.sum(0));
+      } else {
+        sums.add_product(index, of_result.t(), of_input);
+      }
     };
     add(kGate, kOfGate, kRows);
-    add(kUp, kOfUp, kRows);
+    if (!mixture.biased) add(kUp, kOfUp, kRows);
     add(kDown, kOfDown, kActivated);
   });
+  if (!mixture.biased) return;
+  sums.add(1, of_logits.sum(0).to(weights[1].scalar_type()));
+  for (const Matrix matrix : {kGate, kDown})
+    sums.add(index_of(mixture, 0, matrix) + 1, at::stack(of_biases[matrix]));
 }
 
 BoundLayer mixture_of_experts(const Attributes& attributes) {
-  if (boolean(attributes, "bias"))
-    throw Error(ErrorKind::data, "experts with biases can be planned, but not run");
   const Mixture mixture(attributes);
   return {.forward = [mixture](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
             return forward(mixture, inputs, weights, context);

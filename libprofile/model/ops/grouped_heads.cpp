@@ -27,6 +27,7 @@ GroupedSettings::GroupedSettings(const Attributes& attributes)
       soft_cap(number(attributes, "soft_cap")),
       dropout(number(attributes, "dropout")),
       norms(boolean(attributes, "norms")),
+      sinks(boolean(attributes, "sinks")),
       eps(number(attributes, "norm_eps")) {}
 
 double GroupedSettings::factor(std::int64_t width) const {
@@ -97,15 +98,21 @@ at::Tensor sight_mask(const GroupedSettings& settings, const Piece& piece, std::
   return seen(settings, queries.sub(at::arange(keys, whole)), options);
 }
 
-at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries,
-                              const at::Tensor& keys, const at::Tensor& values, const at::Tensor& mask,
+at::Tensor attend_with_scores(const GroupedSettings& settings, const Heads& by_head, const at::Tensor& mask,
                               LayerContext& context) {
+  const auto& [queries, keys, values, sinks] = by_head;
   const std::int64_t n = queries.size(0), h = queries.size(1), l = queries.size(2), g = keys.size(1);
   const at::Tensor rows = queries.mul(settings.factor(queries.size(3))).reshape({n, g, h / g * l, -1});
   at::Tensor scores = at::matmul(rows, keys.transpose(-2, -1));  // [n, groups, heads / groups * l, k]
   if (settings.soft_cap > 0) scores = scores.div(settings.soft_cap).tanh().mul(settings.soft_cap);
   if (mask.defined()) scores = scores.view({n, h, l, -1}).add(mask).view(scores.sizes());
+  if (sinks.defined()) {
+    const at::Tensor rows_of_sinks =
+        sinks.to(scores.scalar_type()).view({g, h / g, 1}).expand({n, g, h / g, l});
+    scores = at::cat({scores, rows_of_sinks.reshape({n, g, -1, 1})}, -1);
+  }
   at::Tensor shares = at::softmax(scores, -1);
+  if (sinks.defined()) shares = shares.narrow(-1, 0, keys.size(2));
   if (context.mode == Mode::training && settings.dropout > 0) shares = drop(shares, settings.dropout, context);
   return at::matmul(shares, values).view({n, h, l, -1});
 }

@@ -18,7 +18,7 @@ struct GroupedSettings {
   double scale = 0;         ///< 0: 1 / sqrt(width)
   double soft_cap = 0;      ///< 0: none
   double dropout = 0;
-  bool norms = false;
+  bool norms = false, sinks = false;
   double eps = 0;
 
   explicit GroupedSettings(const Attributes& attributes);
@@ -30,6 +30,7 @@ struct GroupedSettings {
 /// Queries [n, l, heads, d], keys [n, l, groups, d], values [n, l, groups, e].
 struct Heads {
   at::Tensor queries, keys, values;
+  at::Tensor sinks = {};  ///< [heads], scores that no value follows; or undefined
 };
 
 /// Views of three inputs, or of one; latent keys are put together.
@@ -47,8 +48,7 @@ at::Tensor sight_mask(const GroupedSettings& settings, const Piece& piece, std::
 
 /// Scores at once, for caps and dropout: queries [n, heads, l, d], keys and values [n, groups, k, .] -> [n,
 /// heads, l, e]. `mask` as sight_mask(), or undefined.
-at::Tensor attend_with_scores(const GroupedSettings& settings, const at::Tensor& queries,
-                              const at::Tensor& keys, const at::Tensor& values, const at::Tensor& mask,
+at::Tensor attend_with_scores(const GroupedSettings& settings, const Heads& by_head, const at::Tensor& mask,
                               LayerContext& context);
 
 }  // namespace pp::model::ops

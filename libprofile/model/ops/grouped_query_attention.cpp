@@ -1,9 +1,13 @@
 // Attention of projected queries, keys and values: Ainslie et al., GQA: training generalized multi-query
 // transformer models from multi-head checkpoints, 2023. Where a fused kernel takes the heads the backward is
 // written: it keeps rotated queries and keys, values, the result and a number for each query and head, and no
-// scores. Caps of the scores, dropout, and on a GPU windows go through autograd.
+// scores. Caps of the scores, dropout, and on a GPU windows go through autograd. Sinks (Xiao et al., Efficient
+// streaming language models with attention sinks, 2024, learned as in OpenAI's gpt-oss, 2025) are one more
+// score in every softmax. The kernels know nothing of them, but make shares and their gradients again from the
+// saved sums and results, so that their backward is right once these have the sinks in them.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -79,7 +83,8 @@ Placed placed(const GroupedAttention& layer, TensorSpan inputs, TensorSpan weigh
   const bool own_keys = settings.norms || settings.packing == HeadPacking::latent ||
                         (inputs.size() == 1 ? own_queries : may_overwrite(inputs[1]));
   Placed made{heads_of(settings, inputs), {}, {}};
-  auto& [queries, keys, values] = made.heads;
+  auto& [queries, keys, values, sinks] = made.heads;
+  if (settings.sinks) sinks = weights.back();
   if (settings.norms) {
     made.inverse_queries = inverse_root_mean_square(queries, settings.eps);
     made.inverse_keys = inverse_root_mean_square(keys, settings.eps);
@@ -127,15 +132,40 @@ bool can_fuse(const GroupedSettings& settings, const Heads& heads) {
   return !settings.needs_scores() && can_fuse(attending_of(settings, heads));
 }
 
+/// The sums of the l results, [n, heads, l]: some kernels pad them.
+at::Tensor of_results(const at::Tensor& log_sum_exp, const at::Tensor& mixed) {
+  return log_sum_exp.narrow(2, 0, mixed.size(2));
+}
+
+/// What the kernels that hold no scores make, with the sinks in its sums.
+Fused attend_fused(const GroupedSettings& settings, const Heads& heads) {
+  Fused fused = attend_fused(attending_of(settings, heads));
+  if (!heads.sinks.defined()) return fused;
+  const at::Tensor without = of_results(fused.log_sum_exp, fused.mixed);
+  fused.log_sum_exp = at::logaddexp(fused.log_sum_exp, heads.sinks.to(without.scalar_type()).unsqueeze(1));
+  const at::Tensor share = without.sub(of_results(fused.log_sum_exp, fused.mixed)).exp_();
+  fused.mixed.mul_(share.unsqueeze(3));
+  return fused;
+}
+
+/// The gradient of the sinks from those of the results, which are [n, heads, l, d].
+at::Tensor sinks_gradient(const at::Tensor& sinks, const Fused& fused, const at::Tensor& gradient) {
+  const at::Tensor sums = of_results(fused.log_sum_exp, fused.mixed);
+  const at::Tensor shares = sinks.to(sums.scalar_type()).unsqueeze(1).sub(sums).exp_();
+  const at::Tensor along = gradient.mul(fused.mixed).sum(3, false, sums.scalar_type());
+  return shares.mul_(along).sum(at::IntArrayRef{0, 2}).neg_().to(sinks.scalar_type());
+}
+
 at::Tensor attend_whole(const GroupedSettings& settings, const Heads& heads, LayerContext& context) {
-  const bool may_fuse = heads.queries.is_cpu() || !at::GradMode::is_enabled();
+  const bool with_scores = settings.needs_scores() || heads.sinks.defined();
+  const bool may_fuse = !at::GradMode::is_enabled() || (heads.queries.is_cpu() && !with_scores);
   if (may_fuse && can_fuse(settings, heads))
-    return attend_fused(attending_of(settings, heads)).mixed.narrow(3, 0, heads.values.size(3));
+    return attend_fused(settings, heads).mixed.narrow(3, 0, heads.values.size(3));
   const at::Tensor q = swapped(heads.queries), k = swapped(heads.keys), v = swapped(heads.values);
-  if (settings.needs_scores()) {
+  if (with_scores) {
     const at::Tensor mask =
         settings.causal ? sight_mask(settings, q.size(2), q.options().requires_grad(false)) : at::Tensor();
-    return attend_with_scores(settings, q, k, v, mask, context);
+    return attend_with_scores(settings, {q, k, v, heads.sinks}, mask, context);
   }
   const at::Tensor mask = mask_of(settings, heads.queries);
   return at::scaled_dot_product_attention(q, k, v, optional_mask(mask), 0.0, settings.causal && !mask.defined(),
@@ -168,8 +198,8 @@ at::Tensor attend_piece(const GroupedSettings& settings, const Heads& heads, Lay
   const bool sees_all = l == 1 && common_first(piece) && (settings.window == 0 || settings.window >= seen);
   const at::Tensor mask =
       sees_all ? at::Tensor() : sight_mask(settings, piece, l, seen, heads.queries.options());
-  if (settings.needs_scores())
-    return attend_with_scores(settings, swapped(heads.queries), keys, values, mask, context);
+  if (settings.needs_scores() || heads.sinks.defined())
+    return attend_with_scores(settings, {swapped(heads.queries), keys, values, heads.sinks}, mask, context);
   return at::scaled_dot_product_attention(swapped(heads.queries), keys, values, optional_mask(mask), 0.0,
                                           /*is_causal=*/false, settings.factor(heads.queries.size(3)),
                                           /*enable_gqa=*/true);
@@ -195,7 +225,7 @@ enum SavedGroups : std::size_t {
 };
 
 // Queries [n, l, heads d], keys [n, l, groups d], values [n, l, groups e] -> [n, l, heads e]; or one input of
-// all three. With norms q_norm.weight and k_norm.weight [d].
+// all three. With norms q_norm.weight and k_norm.weight [d], then with sinks these.
 Forward forward_of(const GroupedAttention& layer) {
   return [layer](TensorSpan inputs, TensorSpan weights, LayerContext& context) -> Tensors {
     Tensors single;
@@ -205,7 +235,7 @@ Forward forward_of(const GroupedAttention& layer) {
     }
     const Placed made = placed(layer, inputs, weights, context.piece);
     if (context.saved == nullptr) return {joined_heads(attend(layer.settings, made.heads, context))};
-    const Fused fused = attend_fused(attending_of(layer.settings, made.heads));
+    const Fused fused = attend_fused(layer.settings, made.heads);
     const Heads came = heads_of(layer.settings, inputs);
     const bool apart = inputs.size() == 3 && layer.settings.packing != HeadPacking::latent;
     const at::Tensor values = apart ? inputs[2] : came.values;
@@ -227,7 +257,8 @@ Heads back_through_products(const GroupedAttention& layer, const Heads& heads, T
   const at::Tensor by_head = widened(gradient.unflatten(2, {layer.settings.heads, -1}), heads.queries.size(3));
   const auto [queries, keys, values] =
       fused_backward(attending_of(layer.settings, heads), fused, swapped(by_head));
-  const Heads gradients{swapped(queries), swapped(keys), swapped(values.narrow(3, 0, heads.values.size(3)))};
+  Heads gradients{swapped(queries), swapped(keys), swapped(values.narrow(3, 0, heads.values.size(3)))};
+  if (heads.sinks.defined()) gradients.sinks = sinks_gradient(heads.sinks, fused, swapped(by_head));
   if (layer.rotates()) {
     const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
     turn(layer.rotary->settings(), gradients.queries, rows, Turn::back);
@@ -236,11 +267,15 @@ Heads back_through_products(const GroupedAttention& layer, const Heads& heads, T
   return gradients;
 }
 
-Tensors backward_of_heads(const GroupedAttention& layer, TensorSpan saved, const at::Tensor& gradient) {
+Tensors backward_of_heads(const GroupedAttention& layer, TensorSpan saved, const at::Tensor& sinks,
+                          const at::Tensor& gradient) {
   const bool packed = saved[kValues].dim() == 4;
   const at::Tensor values = packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1});
-  return joined(layer.settings,
-                back_through_products(layer, {saved[kQueries], saved[kKeys], values}, saved, gradient), packed);
+  const Heads gradients =
+      back_through_products(layer, {saved[kQueries], saved[kKeys], values, sinks}, saved, gradient);
+  Tensors results = joined(layer.settings, gradients, packed);
+  if (sinks.defined()) results.push_back(gradients.sinks);
+  return results;
 }
 
 /// Norms and rotation again, from what came.
@@ -250,7 +285,8 @@ Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, Ten
   const RotarySettings& rotary = layer.rotary->settings();
   const Heads heads{normed(saved[kQueries], saved[kInverseQueries], weights[0]),
                     normed(saved[kKeys], saved[kInverseKeys], weights[1]),
-                    packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1})};
+                    packed ? saved[kValues] : saved[kValues].unflatten(2, {layer.settings.groups, -1}),
+                    layer.settings.sinks ? weights.back() : at::Tensor()};
   if (layer.rotates()) {
     const RotaryTable::Rows rows = layer.rows(heads.queries, nullptr);
     turn(rotary, heads.queries, rows, Turn::forth);
@@ -263,6 +299,7 @@ Tensors backward_with_norms(const GroupedAttention& layer, TensorSpan saved, Ten
       scaled_rows_backward(gradients.keys, saved[kKeys], saved[kInverseKeys], weights[1], 0.0);
   Tensors results = joined(layer.settings, {queries, keys, gradients.values}, packed);
   results.append({of_q_norm, of_k_norm});
+  if (layer.settings.sinks) results.push_back(gradients.sinks);
   return results;
 }
 
@@ -275,17 +312,19 @@ std::optional<WrittenBackward> backward_of(const GroupedAttention& layer) {
     backward.both = [layer](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
       return backward_with_norms(layer, saved, weights, gradient);
     };
+  } else if (layer.settings.sinks) {
+    backward.both = [layer](TensorSpan saved, TensorSpan weights, const at::Tensor& gradient) -> Tensors {
+      return backward_of_heads(layer, saved, weights.back(), gradient);
+    };
   } else {
     backward.inputs = [layer](Tensors& saved, TensorSpan /*weights*/, const at::Tensor& gradient) -> Tensors {
-      return backward_of_heads(layer, saved, gradient);
+      return backward_of_heads(layer, saved, {}, gradient);
     };
   }
   return backward;
 }
 
 BoundLayer grouped_query_attention(const Attributes& attributes) {
-  if (boolean(attributes, "sinks"))
-    throw Error(ErrorKind::data, "attention with sinks can be planned, but not run");
   const GroupedAttention layer(attributes);
   return {.forward = forward_of(layer),
           .backward = backward_of(layer),

@@ -288,6 +288,11 @@ TEST_SUITE("libprofile/model/hugging_face") {
       "head_dim": 64, "max_position_embeddings": 131072, "num_local_experts": 128, "num_experts_per_tok": 4,
       "sliding_window": 128, "swiglu_limit": 7.0})");
     CHECK(parameters(oss) == 116'829'156'672);
+    for (const char* name :
+         {"mlp.router.bias", "mlp.experts.gate_up_proj", "mlp.experts.down_proj_bias", "self_attn.sinks"})
+      CHECK(names(oss).contains("model.layers.1." + std::string(name)));
+    const ModelGraph silent = build_hugging_face(oss, "layers=2,sequence=128");
+    CHECK(layer(silent, "model.layers.0.self_attn").attributes.at("rotary_factor") == Attribute(32.0));
     const Json glm = parse_json(R"({"model_type": "glm4_moe", "vocab_size": 151552, "hidden_size": 5120,
       "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_hidden_layers": 92, "num_attention_heads": 96,
       "num_key_value_heads": 8, "head_dim": 128, "n_shared_experts": 1, "n_routed_experts": 160,

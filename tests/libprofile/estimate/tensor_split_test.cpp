@@ -7,6 +7,7 @@
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/libprofile/estimate/chains.h"
 #include "tests/support/doctest.h"
@@ -71,6 +72,21 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
     CHECK(layer_of(profile, "token_embedding").parameter_count == 256 * 64);
     CHECK(layer_of(profile, "head").parameter_count == 256 * 64);
     CHECK(layer_of(profile, "position_embedding").parameter_count == 32 * 64);
+  }
+
+  TEST_CASE("a member holds the sinks of its heads") {
+    EstimateOptions options{.micro_batch_sizes = {2}, .dtype = DType::bfloat16, .tensor_degree = 2};
+    options.sequence_parallel = true;
+    const ModelGraph model = pp::model::build_hugging_face(
+        parse_json(R"({"model_type": "gpt_oss", "vocab_size": 64, "hidden_size": 32,
+      "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 8, "num_key_value_heads": 2,
+      "head_dim": 4, "max_position_embeddings": 16, "num_local_experts": 4, "num_experts_per_tok": 2})"),
+        "");
+    const Profile profile = estimate_profile(model, device(), options);
+    CHECK(layer_of(profile, "model.layers.0.self_attn").parameter_count == 4);
+    // All experts: router, 32 32 upwards and 16 32 downwards, and their biases.
+    CHECK(layer_of(profile, "model.layers.0.mlp").parameter_count ==
+          33 * 4 + 4 * (32 * 32 + 32 + 16 * 32 + 32));
   }
 
   TEST_CASE(

@@ -29,7 +29,8 @@ void check_values(const ModelValues& values, const nlohmann::json& document, dou
 inline constexpr const char* kDecoderCases[] = {
     "llama", "llama_llama3", "llama_yarn", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_yarn", "gemma2", "phi3",
     "phi3_partial", "gpt_neox", "gpt_neox_sequential", "opt", "opt_post_norm", "gpt2_config", "gpt2_untied", "smollm",
-    "smollm3", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3"};
+    "smollm3", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3",
+    "gpt_oss", "gpt_oss_clamped"};
 // clang-format on
 
 }  // namespace pp::test

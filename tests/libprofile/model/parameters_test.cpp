@@ -56,6 +56,32 @@ TEST_SUITE("libprofile/model/parameters") {
     check_uniform(initial_parameter(model, 3, 1, 1, DType::float32), 1 / std::sqrt(3600.0));
   }
 
+  TEST_CASE("matrices of all experts, [in, out] each, and their biases start as linear layers; sinks at 0") {
+    Attributes experts{{"num_experts", whole(4)}, {"experts_per_token", whole(1)}, {"hidden", whole(100)}};
+    experts.emplace("bias", true);
+    const auto model = [&] {
+      return GraphBuilder()
+          .input("x", {6, 40})
+          .layer("mix", "grouped_query_attention", {"x"},
+                 {{"num_heads", whole(3)}, {"num_key_value_heads", whole(1)}, {"sinks", true}})
+          .layer("up", "linear", {"mix"}, {{"out_features", whole(40)}})
+          .layer("experts", "mixture_of_experts", {"up"}, experts)
+          .output("experts")
+          .build();
+    };
+    // Router, gate and up of 40 inputs, down of 100; each with its biases.
+    for (const int index : {0, 2, 3})
+      check_uniform(initial_parameter(model(), 2, index, 1, DType::float32), 1 / std::sqrt(40.0));
+    for (const int index : {4, 5})
+      check_uniform(initial_parameter(model(), 2, index, 1, DType::float32), 1 / std::sqrt(100.0));
+    CHECK(initial_parameter(model(), 0, 0, 1, DType::float32).equal(at::zeros({3})));
+    experts.emplace("std", 0.02);
+    CHECK(initial_parameter(model(), 2, 4, 1, DType::float32).std().item<double>() ==
+          doctest::Approx(0.02).epsilon(0.05));
+    CHECK(initial_parameter(model(), 2, 1, 1, DType::float32).equal(at::zeros({4})));
+    CHECK(initial_parameter(model(), 2, 3, 1, DType::float32).equal(at::zeros({4, 200})));
+  }
+
   TEST_CASE("norms start as the identity, running statistics at mean 0 and variance 1") {
     const ResolvedModel model = wide_model();
     CHECK(initial_parameter(model, 1, 0, 1, DType::float32).equal(at::ones({100})));

@@ -45,6 +45,24 @@ TEST_SUITE("libprofile/model/weight_sums") {
     CHECK_FALSE(all.wants(0));
   }
 
+  TEST_CASE("products are added to the matrices of one parameter, also where sums are wider") {
+    const std::array weights{at::Tensor(at::zeros({2, 2, 2}, at::kDouble).requires_grad_()),
+                             at::Tensor(at::zeros({2, 2, 2}, at::kFloat).requires_grad_())};
+    const std::array places{at::full({2, 2, 2}, 99.0, at::kDouble), at::full({2, 2, 2}, 99.0, at::kDouble)};
+    std::array<at::Tensor, 2> sums;
+    WeightSums all(weights, sums, places);
+    for (const std::size_t p : {0, 1}) {
+      const auto add = [&](std::int64_t part, const at::Tensor& left, const at::Tensor& right) {
+        all.add_product(p, part, left.to(weights[p].scalar_type()), right.to(weights[p].scalar_type()));
+      };
+      add(1, matrix(1, 2, 3, 4), matrix(0, 1, 1, 0));
+      add(0, matrix(1, 2, 3, 4), matrix(2, 0, 0, 2));
+      add(1, matrix(1, 0, 0, 1), matrix(1, 1, 1, 1));
+      CHECK(places[p][0].equal(matrix(2, 4, 6, 8)));
+      CHECK(places[p][1].equal(matrix(3, 2, 5, 4)));
+    }
+  }
+
   TEST_CASE("without a place a sum never shares the gradient's memory with others, nor takes its layout") {
     const std::array weights{at::Tensor(at::zeros({2, 2}, at::kDouble).requires_grad_())};
     std::array<at::Tensor, 1> sums;
