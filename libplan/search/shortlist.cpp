@@ -138,9 +138,16 @@ double Shortlist::far(const Finalist& finalist) const {
 
 double Shortlist::worth(int devices, bool listed) const {
   const double far = is_small(graph_.size(), devices) ? kFar : kNear;  // small models are searched in full
-  // Where links differ, the objective on devices that are alike takes the slowest for all and may be above
-  // every step.
-  return best() == kInfinity ? kInfinity : far * (listed ? best() : std::max(best(), flat_objective_));
+  return best() == kInfinity ? kInfinity : far * (listed ? best() : std::max(best(), least_flat_));
+}
+
+bool Shortlist::is_worth_pricing(const Finalist& finalist, int devices) const {
+  const bool listed = finalist.origin == Origin::device_list;
+  if (finalist.estimate <= worth(devices, listed)) return true;
+  // As far as the schedule would be searched alone.
+  const auto own = flat_.find(finalist.schedule);
+  const double least = own == flat_.end() ? kInfinity : own->second;
+  return !listed && is_small(graph_.size(), devices) && finalist.estimate <= kFar * least;
 }
 
 bool Shortlist::is_hopeless(const Finalist& finalist) const {
@@ -182,9 +189,7 @@ bool Shortlist::takes(const Finalist& finalist, int devices, bool misjudged) {
                            .first;
     if (first->second != finalist.order) return false;
   }
-  const bool listed = finalist.origin == Origin::device_list;
-  if (!finalist.placed && finalist.partition.size() > 1 && finalist.estimate > worth(devices, listed))
-    return false;
+  if (!finalist.placed && finalist.partition.size() > 1 && !is_worth_pricing(finalist, devices)) return false;
   if (is_hopeless(finalist) || !known_.insert(identity(finalist)).second) return false;
   ++count;
   ++candidates_;
@@ -268,8 +273,11 @@ void Shortlist::keep(Finalist finalist) {
     if (finalist.placed) priced_.push_back(std::move(finalist));
     return;
   }
-  if (!finalist.placed && finalist.origin != Origin::device_list)
-    flat_objective_ = std::min(flat_objective_, finalist.estimate);
+  if (!finalist.placed && finalist.origin != Origin::device_list) {
+    double& least = flat_.try_emplace(finalist.schedule, finalist.estimate).first->second;
+    least = std::min(least, finalist.estimate);
+    least_flat_ = std::min(least_flat_, least);
+  }
   const double step = finalist.ranked_step();
   steps_.insert(step);
   double& best = best_.try_emplace(finalist.schedule, step).first->second;

@@ -84,6 +84,7 @@ class Shortlist {
   /// gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
   bool is_hopeless(const Finalist& finalist) const;
+  bool is_worth_pricing(const Finalist& finalist, int devices) const;
   /// A placed one, while operations are left.
   bool can_afford(const Finalist& finalist);
   /// Prices a few at the same time, against the same best.
@@ -123,8 +124,10 @@ class Shortlist {
   std::string_view endless_;
   std::int64_t placed_operations_ = 0;  ///< of the placed finalists that were priced, once each
   double operations_ = 0;               ///< the same of the others
-  /// The least objective of those that fit and were found without regard to single devices.
-  double flat_objective_ = std::numeric_limits<double>::infinity();
+  /// The least objective of those that fit and were found without regard to single devices, whose links the
+  /// objective takes for the slowest, so that it may be above every step: of each schedule, and of all.
+  std::map<const ScheduleRow*, double> flat_;
+  double least_flat_ = std::numeric_limits<double>::infinity();
   int candidates_ = 0;
   int improved_ = 0;
   bool cut_short_ = false;

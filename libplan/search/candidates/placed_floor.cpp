@@ -54,11 +54,12 @@ int crossings(const PlanCase& one, const Schedule& schedule) {
   return count;
 }
 
-/// Seconds that the messages of a micro-batch take over so many boundaries, where gradients return.
+/// Seconds that the messages of a micro-batch take over so many boundaries, where gradients return. On the way
+/// is what the layer in front sends: what skips a stage may be there before.
 double least_messages(const Chain& chain, int crossings, const Link& link) {
   std::vector<double> times;
   for (int k = 1; k < chain.size(); ++k) {
-    const Exchange& least = chain.least_in[at(k)];
+    const Exchange& least = chain.least_out[at(k)];
     const bool returns = chain.upto[at(k)].returned > 0;
     times.push_back(returns ? transfer_time(least.activation, least.activations, link) +
                                   transfer_time(least.gradient, least.gradients, link)
