@@ -285,6 +285,9 @@ void add_basic_options(const cli::Command& command, RequestOptions& options) {
           "usable bytes per device, all of them: 16GiB; default 95 % of its memory")
       .type_name("SIZE")
       .group("Search");
+  cli::add_bytes(command, "--context-memory", request.context_bytes,
+                 "bytes of each device that are taken beside tensors, as pp-run check --warm measures them")
+      .group("Search");
   cli::add_enum(
       command, "--recompute", request.recompute,
       "activation checkpointing, run forwards again to save memory: never, whole stages, or what a stage "
@@ -336,7 +339,9 @@ void add_shape_options(const cli::Command& command, RequestOptions& options) {
       .check(cli::whole_number(1))
       .group("Search");
   add_stages(command, request);
-  command.add_option("--replicas", options.replicas, "per stage: 3-1; one number: of each").type_name("R-R").group("Search");
+  command.add_option("--replicas", options.replicas, "per stage: 3-1; one number: of each")
+      .type_name("R-R")
+      .group("Search");
   command.add_option("--max-stages", request.max_stages, "at most so many stages")
       .check(cli::whole_number(1))
       .group("Search");
@@ -484,7 +489,8 @@ plan::PlanRequest to_request(const RequestOptions& options, const Profile& profi
   }
   if (!options.replicas.empty()) {
     request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");
-    const int chunks = request.cuts.empty() ? 1 : std::max(request.chunks_per_worker, 1);  // cuts count them all
+    const int chunks =
+        request.cuts.empty() ? 1 : std::max(request.chunks_per_worker, 1);  // cuts count them all
     if (request.replicas.size() == 1)
       request.replicas.resize(at(std::max(plan::requested_stages(request) / chunks, 1)), request.replicas[0]);
   }
