@@ -26,9 +26,9 @@ struct Exercise {
     gather   ///< of one tensor from each
   };
   Kind kind = Kind::message;
-  std::size_t number = 0;            ///< of the channel, or of the group
-  std::vector<std::int64_t> sizes;   ///< of the tensor, or of each member's vector
-  at::ScalarType type = at::kFloat;  ///< of that
+  std::size_t number = 0;                ///< of the channel, or of the group
+  std::vector<std::int64_t> sizes = {};  ///< of the tensor, or of each member's vector
+  at::ScalarType type = at::kFloat;      ///< of that
   std::vector<Slice> slices = {};
   at::ScalarType weights = at::kFloat;  ///< type of what owners hand out
   WarmExchange exchange = {};           ///< but for what is measured
