@@ -32,7 +32,7 @@ struct CheckOptions : PlanAndOptions {
 
 void check(const CheckOptions& options, const cli::Shell& shell) {
   if (options.run.data.empty())
-    throw Error(ErrorKind::usage, "--data is required, but with --warm; see pp-run check --help");
+    throw Error(ErrorKind::usage, "--data is required without --warm; see pp-run check --help");
   const plan::Plan plan = load(options.files);
   run::RunOptions settings = options.run;
   if (!settings.steps && !settings.epochs && settings.resume.empty()) settings.epochs = 1;
@@ -219,7 +219,7 @@ void add_check(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
       .type_name("FILE");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic --program",
-      "mpirun -n 2 pp-run check --warm plan.json"};
+      "pp-run check --warm plan.json -o warm.json"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell, &ranks] {
     if (options->warm) return warm(*options, shell, ranks);

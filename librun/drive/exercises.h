@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "librun/report/warm_report.h"
 #include "librun/transport/channel.h"
 #include "librun/transport/collectives.h"
 #include "librun/transport/transport.h"
-#include "librun/warm.h"
 
 namespace pp::run {
 
