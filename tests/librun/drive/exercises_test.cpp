@@ -5,14 +5,17 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "librun/links/ping_pong.h"
+#include "librun/transport/mailbox.h"
 #include "librun/warm.h"
 #include "tests/librun/models.h"
 #include "tests/support/plans.h"
@@ -45,6 +48,67 @@ class Damaged final : public run::Transport {
   std::unique_ptr<run::Transport> real_;
   Change change_;
 };
+
+/// The first byte of each tensor that comes to this rank is another one.
+class Damaging final : public run::Peers {
+ public:
+  explicit Damaging(run::Peers& real) : Peers(real.rank(), real.size()), real_(real) {}
+  std::string host() const override { return real_.host(); }
+  int largest_tag() const override { return real_.largest_tag(); }
+  std::unique_ptr<run::Posted> send(const Address& to, std::span<const std::byte> bytes, std::size_t room,
+                                    Sent sent) override {
+    return real_.send(to, bytes, room, sent);
+  }
+  std::unique_ptr<run::Posted> receive(const Address& from, std::span<std::byte> room) override {
+    auto posted = real_.receive(from, room);
+    if (from.lane != Lane::tensors) return posted;
+    return std::make_unique<Flipping>(std::move(posted), room);
+  }
+  std::unique_ptr<run::Posted> send_letter(int to, std::span<const std::byte> bytes) override {
+    return real_.send_letter(to, bytes);
+  }
+  std::optional<ControlMessage> next_control_message() override { return real_.next_control_message(); }
+  int join(std::span<const int> ranks) override { return real_.join(ranks); }
+  std::unique_ptr<run::Posted> sum(int group, std::span<std::byte> elements, Element type) override {
+    return real_.sum(group, elements, type);
+  }
+  bool sending() override { return real_.sending(); }
+  [[noreturn]] void abort(int) override { std::terminate(); }
+
+ private:
+  struct Flipping final : run::Posted {
+    Flipping(std::unique_ptr<run::Posted> what, std::span<std::byte> to) : posted(std::move(what)), room(to) {}
+    bool done() override {
+      if (flipped || !posted->done()) return flipped;
+      room.front() ^= std::byte{1};
+      return flipped = true;
+    }
+    std::size_t bytes() const override { return posted->bytes(); }
+    std::unique_ptr<run::Posted> posted;
+    std::span<std::byte> room;
+    bool flipped = false;
+  };
+
+  run::Peers& real_;
+};
+
+/// What each of two ranks says that has a stage each; `ways(peers, warm)` calls warm with what it has of peers.
+template <class WaysOf>
+std::vector<std::string> errors_of_ranks(const run::RunOptions& options, const WaysOf& ways) {
+  const plan::Plan plan = make_plan({.model = test::mlp(1), .cuts = {2}});
+  test::Wires wires(2);
+  std::vector<std::string> errors(2);
+  test::on_ranks(wires, [&](test::ThreadPeers& peers) {
+    try {
+      ways(peers, [&](run::Peers& mine) { run::warm_together(mine, plan, options, Bytes(0)); });
+    } catch (const run::SaidElsewhere&) {
+      errors[static_cast<std::size_t>(peers.rank())] = "said elsewhere";
+    } catch (const Error& error) {
+      errors[static_cast<std::size_t>(peers.rank())] = error.what();
+    }
+  });
+  return errors;
+}
 
 /// Of `workers` threads, whose last group is all of them. Returns what each of them measured.
 std::vector<at::Tensor> perform(int workers, const std::vector<run::Channel>& channels,
@@ -174,6 +238,27 @@ TEST_SUITE("librun/exercises") {
         CHECK(report->ranks == ranks);
       }
     }
+  }
+
+  TEST_CASE("rank 0 says which message arrived damaged on another rank") {
+    const std::vector<std::string> errors = errors_of_ranks({}, [](test::ThreadPeers& peers, const auto& warm) {
+      Damaging damaging(peers);
+      peers.rank() == 1 ? warm(damaging) : warm(peers);
+    });
+    CHECK(errors[0].starts_with(
+        "rank 1: the activation of tanh0 from worker 0 to worker 1: arrived with another content"));
+    CHECK(errors[1] == "said elsewhere");
+  }
+
+  TEST_CASE("a rank that does not come is named by the one that waits") {
+    run::RunOptions options;
+    options.stall_timeout = Seconds(0.03);
+    const std::vector<std::string> errors =
+        errors_of_ranks(options, [](test::ThreadPeers& peers, const auto& warm) {
+          if (peers.rank() == 0) warm(peers);
+        });
+    CHECK(errors[0] ==
+          "rank 1 has not begun for 300 ms: it hangs, was stopped, or cannot be reached; look at its host");
   }
 
   TEST_CASE("shared weights of two stages are exchanged between these") {
