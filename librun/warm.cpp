@@ -16,6 +16,7 @@
 #include "libplan/cost/links.h"
 #include "libplan/price/predict.h"
 #include "libprofile/core/error.h"
+#include "libprofile/device/block_cache.h"
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/cuda_devices.h"
 #include "libprofile/device/machine.h"
@@ -316,9 +317,11 @@ class Warming {
                     job_.channels.list(), job_.everybody(), common};
     const at::Tensor times = exercise(ways, me, device_of(me), exercises_);
     const bool first = me == job_.workers_here().front();
-    // The transport keeps the last message of each channel, which is no memory of a communicator.
+    // No memory of a communicator: the last message of each channel, and what was taken for those before.
     meet(ways, me);
     if (first) job_.transport.reset();
+    meet(ways, me);
+    profile::thread_block_cache().release_free_blocks();
     meet(ways, me);
     const at::Tensor taken = at::full({1}, taken_->share(me).value, at::kLong);
     job_.collectives->gather(ways.everybody, me, {times, taken}, [&](const Collectives::Parts& parts) {
