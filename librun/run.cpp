@@ -177,33 +177,22 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& g
   if (peers.size() == 1) return run(plan, given, observer, interrupted);
   const RunOptions options = as_planned(given, plan);
   Mailbox mailbox(peers, 10 * options.stall_timeout);
-  const Placement placement = meet(mailbox, plan);
   std::shared_ptr<Saver> saver;
-  Setup setup = agree(mailbox, plan, options, [&] {
-    Setup mine = make_setup(plan, options, placement, find_together(mailbox, options));
+  Setup setup = set_up(mailbox, plan, options, [&](const Setup& mine) {
     saver = std::make_shared<Saver>(options, plan.training.dtype, mine);
-    return mine;
   });
-  setup.peers = &peers;
-  const RankClock clock = compare_clocks(mailbox);
-  if (peers.rank() != 0 && !(placement.on_host[0] && clock.may_be_same())) setup.clock = clock;
   profile::install_memory_meter();
   if (peers.rank() == 0) {
-    observer.information(placement_text(plan, placement));
+    observer.information(placement_text(plan, setup.placement));
     tell_start(plan, options, setup, observer);
   }
-  try {
+  return as_rank(peers.rank(), [&]() -> RunReport {
     std::unique_ptr<Work> work;
     begin(mailbox, [&] { work = std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox); });
     if (peers.rank() == 0) return lead(std::move(work), *saver, observer, interrupted);
     follow(std::move(work), interrupted);
     return {};
-  } catch (const LostRank&) {
-    throw;
-  } catch (const Error& error) {
-    if (peers.rank() == 0) throw;
-    throw SaidElsewhere(error.kind(), error.what());
-  }
+  });
 }
 
 void refuse_together(Peers& peers, const Error& why) {

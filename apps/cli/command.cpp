@@ -11,7 +11,7 @@
 
 namespace pp::cli {
 
-Option Option::required() const { return Option(option_->required()); }
+Option Option::required(bool yes) const { return Option(option_->required(yes)); }
 Option Option::check(const Check& check) const {
   return Option(option_->check(CLI::Validator(check.problem, check.range, check.name)));
 }

@@ -24,7 +24,7 @@ struct Check {
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
-  Option required() const;
+  Option required(bool yes = true) const;
   Option check(const Check& check) const;
   Option excludes(Option other) const;
   Option group(const std::string& title) const;

@@ -14,6 +14,7 @@
 #include "librun/links/sum_overlap.h"
 #include "librun/overhead.h"
 #include "librun/run.h"
+#include "librun/warm.h"
 
 namespace pp {
 
@@ -32,6 +33,8 @@ struct Computing {
   decltype(&run::make_gpu_medium) make_gpu_medium;
   decltype(&run::measure_sum_overlap) measure_sum_overlap;
   decltype(&run::programs) programs;
+  decltype(&run::warm) warm;
+  decltype(&run::warm_together) warm_together;
   decltype(&run::run) run;
   decltype(&run::run_together) run_together;
   decltype(&run::refuse_together) refuse_together;

@@ -103,6 +103,12 @@ std::vector<std::string> programs(const plan::Plan& plan, const RunOptions& opti
   return computing().programs(plan, options);
 }
 
+WarmReport warm(const plan::Plan& plan, const RunOptions& options) { return computing().warm(plan, options); }
+
+WarmReport warm_together(Peers& peers, const plan::Plan& plan, const RunOptions& options, Bytes joining) {
+  return computing().warm_together(peers, plan, options, joining);
+}
+
 RunReport run(const plan::Plan& plan, const RunOptions& options, Observer& observer,
               const std::function<bool()>& interrupted) {
   return computing().run(plan, options, observer, interrupted);

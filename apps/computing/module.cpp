@@ -16,6 +16,8 @@ const pp::Computing* pp_computing() {
       .make_gpu_medium = pp::run::make_gpu_medium,
       .measure_sum_overlap = pp::run::measure_sum_overlap,
       .programs = pp::run::programs,
+      .warm = pp::run::warm,
+      .warm_together = pp::run::warm_together,
       .run = pp::run::run,
       .run_together = pp::run::run_together,
       .refuse_together = pp::run::refuse_together,

@@ -285,6 +285,9 @@ void add_basic_options(const cli::Command& command, RequestOptions& options) {
           "usable bytes per device, all of them: 16GiB; default 95 % of its memory")
       .type_name("SIZE")
       .group("Search");
+  cli::add_bytes(command, "--context-memory", request.context_bytes,
+                 "bytes of each device that are taken beside tensors, as pp-run check --warm measures them")
+      .group("Search");
   cli::add_enum(
       command, "--recompute", request.recompute,
       "activation checkpointing, run forwards again to save memory: never, whole stages, or what a stage "

@@ -7,10 +7,10 @@ namespace pp::run_tool {
 
 class Ranks;
 
-/// `ranks` is joined by the training.
+/// `ranks` are joined by the training, and by check --warm.
 void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks);
 void add_infer(const cli::Command& app, cli::Shell& shell);
-void add_check(const cli::Command& app, cli::Shell& shell);
+void add_check(const cli::Command& app, cli::Shell& shell, Ranks& ranks);
 void add_launch(const cli::Command& app, cli::Shell& shell);
 void add_devices(const cli::Command& app, cli::Shell& shell);
 void add_report(const cli::Command& app, cli::Shell& shell);

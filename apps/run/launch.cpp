@@ -29,6 +29,7 @@ struct LaunchedOptions {
   std::string plan, hosts;
   std::optional<Launcher> launcher;
   bool print = false;
+  bool warm = false;
   bool keep_going = false;
   std::string profile;
   std::optional<int> spare, attempts;
@@ -68,6 +69,7 @@ Job load_job(const LaunchedOptions& options) {
           .hosts = cli::load(options.hosts, parse_hosts),
           .launch = {own_path(), options.plan, options.arguments}};
   const std::string library = run::mpi_library();
+  job.launch.warm = options.warm;
   job.launcher = options.launcher ? *options.launcher : default_launcher(library);
   if (!library.empty() && !library.starts_with("Open MPI")) job.launch.slurm_interface = "pmi2";
   return job;
@@ -81,6 +83,8 @@ void check_keep_going(const LaunchedOptions& options) {
         std::pair{"--rejoin", options.rejoin.has_value()},
         std::pair{"--rebalance", options.rebalance.has_value()}})
     if (given && !options.keep_going) refuse(std::string(option) + " belongs to --keep-going; add that");
+  if (options.keep_going && options.warm)
+    refuse("--warm tries what workers exchange, without a training that --keep-going could start again");
   if (options.keep_going && !value_of(options.arguments, "--checkpoint"))
     refuse(
         "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR behind "
@@ -223,6 +227,8 @@ void add_launch(const cli::Command& app, cli::Shell& shell) {
           "default: srun in a Slurm job, else that of the MPI library: " + list_names<Launcher>())
       .type_name("NAME");
   add_keep_going(command, *options);
+  command.add_flag("--warm", options->warm,
+                   "before a long job: pp-run check --warm on these machines, in place of the training");
   command.add_flag("--print", options->print, "print the command and do not run it (--json: as an array)");
   command.add_option("arguments", options->arguments, "behind --: what pp-run takes beside the plan")
       .type_name("ARGUMENTS");

@@ -214,7 +214,9 @@ std::vector<std::string> launch_command(const plan::Plan& plan, const std::vecto
       command = srun_command(placed, hosts, needs_of(plan, static_cast<int>(placed.size())), options);
       break;
   }
-  command.insert(command.end(), {options.program, "train", options.plan});
+  command.insert(command.end(), {options.program, options.warm ? "check" : "train"});
+  if (options.warm) command.emplace_back("--warm");
+  command.push_back(options.plan);
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   return command;
 }

@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::string plan;                      ///< its file
   std::vector<std::string> arguments{};  ///< of pp-run
   std::string slurm_interface = "pmix";  ///< how srun speaks to the MPI library: `pmix`, `pmi2`
+  bool warm = false;  ///< what workers exchange is tried (check --warm), in place of a training
 };
 
 /// Where each rank runs: a host for each, by position.

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
       .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
         pp::run_tool::add_train(app, shell, ranks);
         pp::run_tool::add_infer(app, shell);
-        pp::run_tool::add_check(app, shell);
+        pp::run_tool::add_check(app, shell, ranks);
         pp::run_tool::add_launch(app, shell);
         pp::run_tool::add_devices(app, shell);
         pp::run_tool::add_report(app, shell);

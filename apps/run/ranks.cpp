@@ -8,6 +8,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/terminal_text.h"
 #include "libprofile/device/build.h"
+#include "libprofile/device/machine.h"
 #include "librun/transport/backends.h"
 #include "librun/transport/mailbox.h"
 
@@ -16,17 +17,31 @@ namespace pp::run_tool {
 void Ranks::join(Seconds patience) {
   if (!cli::launched_with_ranks()) return;
   cli::set_up_mpi();
+  const Bytes before = profile::process_memory();
   peers_ = run::join_mpi_peers(cli::launched_as(), patience);
+  joining_ = profile::process_memory() - before;
 }
 
 run::RunReport Ranks::train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
                             const std::function<bool()>& interrupted) {
   if (!peers_) return run::run(plan, options, observer, interrupted);
+  run::RunReport report;
+  together([&](run::Peers& peers) { report = run::run_together(peers, plan, options, observer, interrupted); });
+  return report;
+}
+
+run::WarmReport Ranks::warm(const plan::Plan& plan, const run::RunOptions& options) {
+  if (!peers_) return run::warm(plan, options);
+  run::WarmReport report;
+  together([&](run::Peers& peers) { report = run::warm_together(peers, plan, options, joining_); });
+  return report;
+}
+
+void Ranks::together(const std::function<void(run::Peers&)>& work) {
   torn_ = true;
   try {
-    run::RunReport report = run::run_together(*peers_, plan, options, observer, interrupted);
+    work(*peers_);
     torn_ = false;
-    return report;
   } catch (const run::LostRank&) {
     speaks_ = true;
     throw;

@@ -11,6 +11,7 @@
 
 #include "apps/cli/shell.h"
 #include "librun/run.h"
+#include "librun/warm.h"
 
 namespace pp::run_tool {
 
@@ -36,13 +37,18 @@ class Ranks {
 
   run::RunReport train(const plan::Plan& plan, const run::RunOptions& options, run::Observer& observer,
                        const std::function<bool()>& interrupted);
+  run::WarmReport warm(const plan::Plan& plan, const run::RunOptions& options);
 
   /// At the end of main(): the ranks leave together, or all are ended where the run has failed. Returns the
   /// exit code.
   int leave(int exit_code);
 
  private:
+  /// What all of them do: remembers how it ended.
+  void together(const std::function<void(run::Peers&)>& work);
+
   std::unique_ptr<run::Peers> peers_;
+  Bytes joining_;        ///< of memory, to meet the others
   bool torn_ = false;    ///< the others may still wait for this one, or it for them
   bool speaks_ = false;  ///< for rank 0, which is silent
   std::string reason_;   ///< why this rank has ended; rank 0 has been told

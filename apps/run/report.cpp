@@ -1,5 +1,4 @@
-// pp-run report: reports as tables again, or as a page for a browser; pp-run check: everything that training
-// would refuse, without training.
+// pp-run report: reports as tables again, or as a page for a browser.
 #include <array>
 #include <iostream>
 #include <memory>
@@ -18,29 +17,6 @@
 namespace pp::run_tool {
 
 namespace {
-
-void check(const PlanAndOptions& options, bool program, const cli::Shell& shell) {
-  const plan::Plan plan = load(options.files);
-  run::RunOptions settings = options.run;
-  if (!settings.steps && !settings.epochs && settings.resume.empty()) settings.epochs = 1;
-  std::vector<std::string> warnings;
-  std::vector<std::string> programs;
-  with_context(cli::input_name(options.files.plan), [&] {
-    warnings = run::check(plan, settings);
-    if (program) programs = run::programs(plan, settings);
-  });
-  for (const std::string& warning : warnings) cli::warn(warning);
-  if (shell.json) {
-    Json document{{"plan_hash", plan::plan_hash(plan)}, {"ok", true}};
-    if (program) document["programs"] = programs;
-    std::cout << dump_json(document);
-  } else {
-    std::cout << cli::input_name(options.files.plan) << ": can run (" << plan.schedule.name << ", "
-              << counted(std::ssize(plan.stages), "stage") << ", "
-              << counted(std::ssize(plan.workers), "worker") << ")\n";
-    for (std::size_t w = 0; w < programs.size(); ++w) std::cout << "\nworker " << w << "\n" << programs[w];
-  }
-}
 
 struct ReportOptions {
   std::vector<std::string> reports;
@@ -75,19 +51,6 @@ void report(const ReportOptions& options, const cli::Shell& shell) {
 }
 
 }  // namespace
-
-void add_check(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<PlanAndOptions>();
-  const cli::Command command = app.add_subcommand("check", "check plan, data and devices without training");
-  add_run_options(command, *options);
-  auto program = std::make_shared<bool>(false);
-  command.add_flag("--program", *program, "print what each worker runs, instruction by instruction");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic --program",
-      "pp-run check plan.json --data synthetic --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, program, &shell] { check(*options, *program, shell); });
-}
 
 void add_report(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<ReportOptions>();

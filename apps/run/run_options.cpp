@@ -42,15 +42,17 @@ plan::Plan load(const PlanFiles& files) {
   return plan;
 }
 
-void add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& run,
-                           const std::string& group) {
+cli::Option add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& run,
+                                  const std::string& group) {
   command.add_option("plan", files.plan, "a plan.json").required().type_name("PLAN");
   const auto data = [&](const char* name, auto& value, const char* summary) {
     return command.add_option(name, value, summary).group("Data");
   };
-  data("--data", run.data, "`synthetic`, or a folder or file: IDX, CIFAR-10, safetensors, .npy, CSV, tokens")
-      .required()
-      .type_name("DATA");
+  const cli::Option source =
+      data("--data", run.data,
+           "`synthetic`, or a folder or file: IDX, CIFAR-10, safetensors, .npy, CSV, tokens")
+          .required()
+          .type_name("DATA");
   data("--data-format", run.data_format,
        "idx, cifar10, safetensors, npy, csv or tokens; default: by the names of the files")
       .type_name("FORMAT");
@@ -94,11 +96,12 @@ void add_execution_options(const cli::Command& command, PlanFiles& files, run::E
       .group(group);
   cli::add_seconds(command, "--stall-timeout", run.stall_timeout, "a worker that waits this long stops the run")
       .default_str(pp::to_text(run.stall_timeout));
+  return source;
 }
 
-void add_run_options(const cli::Command& command, PlanAndOptions& options) {
+cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options) {
   run::RunOptions& run = options.run;
-  add_execution_options(command, options.files, run, "Training");
+  const cli::Option data = add_execution_options(command, options.files, run, "Training");
   command
       .add_option("--test-share", run.test_share,
                   "share of the samples, from their end, to test with where there are no test files")
@@ -239,6 +242,7 @@ void add_run_options(const cli::Command& command, PlanAndOptions& options) {
       "CUDA: record passes as CUDA graphs and replay them, for small layers; the bits are the same");
   command.add_flag("--wait-each-operation", run.wait_each_operation,
                    "CUDA: wait for the device after every operation, for measuring; the bits are the same");
+  return data;
 }
 
 cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within) {

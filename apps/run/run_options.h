@@ -17,17 +17,18 @@ struct PlanFiles {
 plan::Plan load(const PlanFiles& files);
 
 /// Adds PLAN, the data, weights to begin with, limits: what everything that executes a plan takes. `group`: of
-/// those that are not about data.
-void add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& options,
-                           const std::string& group);
+/// those that are not about data. Returns --data, which is required.
+cli::Option add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& options,
+                                  const std::string& group);
 
 struct PlanAndOptions {
   PlanFiles files;
   run::RunOptions run;
 };
 
-/// Adds these, the length of the run and the training settings, which training and checking share.
-void add_run_options(const cli::Command& command, PlanAndOptions& options);
+/// Adds these, the length of the run and the training settings, which training and checking share. Returns as
+/// add_execution_options().
+cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options);
 
 /// --rebalance TIME.
 cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within);

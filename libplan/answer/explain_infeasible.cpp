@@ -171,9 +171,12 @@ std::optional<Infeasible> oversized_layer(const Problem& problem, std::int64_t l
   Infeasible none;
   none.layers = {worst->name};
   none.short_by = Bytes(most - limit);
-  none.reason = "does not fit: layer " + worst->name + " alone needs " + bytes_text(most) +
-                " for its weights, gradients and optimizer state, " + std::to_string(most - limit) +
-                " more than the limit of " + bytes_text(limit);
+  none.reason =
+      "does not fit: layer " + worst->name + " alone needs " + bytes_text(most) +
+      " for its weights, gradients and optimizer state" +
+      (request.context_bytes > Bytes(0) ? " and what the process takes (" + to_text(request.context_bytes) + ")"
+                                        : "") +
+      ", " + std::to_string(most - limit) + " more than the limit of " + bytes_text(limit);
   return none;
 }
 

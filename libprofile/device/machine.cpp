@@ -1,5 +1,6 @@
 #include "libprofile/device/machine.h"
 
+#include <malloc.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -165,6 +166,18 @@ Bytes available_memory() {
       std::ifstream("/proc/self/statm") >> pages)
     least = std::min(least, static_cast<std::int64_t>(space.rlim_cur) - pages * sysconf(_SC_PAGESIZE));
   return Bytes(std::max<std::int64_t>(0, least));
+}
+
+Bytes process_memory() {
+  malloc_trim(0);
+  std::ifstream file("/proc/self/status");  // `RssAnon:   12345 kB`
+  std::int64_t sum = 0, kib = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string key;
+    if (words >> key >> kib && (key == "RssAnon:" || key == "RssShmem:")) sum += kib << 10;
+  }
+  return Bytes(sum);
 }
 
 std::string cpu_name() {

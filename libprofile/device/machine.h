@@ -18,6 +18,9 @@ Bytes machine_memory();
 /// What could still be taken of it without driving others out: at most what is left of the control groups and
 /// of the process's address space (ulimit -v).
 Bytes available_memory();
+/// What this process has of it for itself or shares with others, files that it maps left out; what malloc keeps
+/// in between is given back first.
+Bytes process_memory();
 /// `AMD EPYC 9354`, or `CPU` where the system does not say.
 std::string cpu_name();
 /// Runnable processes of the whole machine, averaged over the last minute, and its cores: more than this

@@ -13,6 +13,7 @@
 #include "libprofile/device/machine.h"
 #include "libprofile/model/errors.h"
 #include "librun/checkpoint/checkpoint_folder.h"
+#include "librun/setup/make_setup.h"
 #include "librun/setup/start.h"
 #include "librun/transport/mailbox.h"
 #include "librun/transport/packed.h"
@@ -255,6 +256,20 @@ Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
     add_facts(mine, plan, options, setup);
   });
   compare(mailbox, mine);
+  return setup;
+}
+
+Setup set_up(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
+             const std::function<void(const Setup&)>& also) {
+  const Placement placement = meet(mailbox, plan);
+  Setup setup = agree(mailbox, plan, options, [&] {
+    Setup mine = make_setup(plan, options, placement, find_together(mailbox, options));
+    also(mine);
+    return mine;
+  });
+  setup.peers = &mailbox.peers();
+  const RankClock clock = compare_clocks(mailbox);
+  if (mailbox.rank() != 0 && !(placement.on_host[0] && clock.may_be_same())) setup.clock = clock;
   return setup;
 }
 

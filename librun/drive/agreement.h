@@ -26,7 +26,26 @@ std::optional<FoundCheckpoint> find_together(Mailbox& mailbox, const RunOptions&
 Setup agree(Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
             const std::function<Setup()>& make);
 
+/// All of that: who is where, one setup, and how the clocks go. `also` is called with the setup before the
+/// ranks agree on it.
+Setup set_up(
+    Mailbox& mailbox, const plan::Plan& plan, const RunOptions& options,
+    const std::function<void(const Setup&)>& also = [](const Setup&) {});
+
 /// What follows: where it fails the other ranks hear of it, while they do the same or afterwards.
 void begin(Mailbox& mailbox, const std::function<void()>& work);
+
+/// `body`, whose errors rank 0 tells; the others' become SaidElsewhere.
+template <class Body>
+auto as_rank(int rank, Body&& body) {
+  try {
+    return body();
+  } catch (const LostRank&) {
+    throw;
+  } catch (const Error& error) {
+    if (rank == 0) throw;
+    throw SaidElsewhere(error.kind(), error.what());
+  }
+}
 
 }  // namespace pp::run
