@@ -169,10 +169,10 @@ std::string blocks_text(const ModelGraph& model, std::string_view layers) {
     std::vector<std::string>& stage = stages.emplace_back();
     int left = 0;
     const char* const end = count.data() + count.size();
-    if (const auto [rest, error] = std::from_chars(count.data(), end, left); error != std::errc() || rest != end)
+    if (const auto [rest, error] = std::from_chars(count.data(), end, left);
+        error != std::errc() || rest != end)
       return std::string(layers);  // of a file, where it may be any text
-    for (; left > 0 && next != model.layers.end(); --left)
-      stage.push_back((next++)->name);
+    for (; left > 0 && next != model.layers.end(); --left) stage.push_back((next++)->name);
   }
   return blocks_text(model, stages);
 }

@@ -14,8 +14,6 @@
 
 namespace pp::plan {
 
-/// As kNear on small machines, and for plans whose neighbours are worth a look: objectives are not steps.
-constexpr double kFar = 1.25;
 constexpr double kTie = 1e-10;  ///< relative; of sums in another order, so that ties are still seen
 
 class Shortlist {

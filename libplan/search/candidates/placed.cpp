@@ -10,7 +10,6 @@
 #include "libplan/search/candidates/even_partitions.h"
 #include "libplan/search/candidates/placed_floor.h"
 #include "libplan/search/exact/bottleneck.h"
-#include "libplan/search/shortlist.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "libplan/interop/trainer_export.h"
-#include "libprofile/core/limits.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/limits.h"
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
 #include "tests/support/plans.h"

@@ -271,8 +271,7 @@ TEST_CASE("all: weights that live on the host are refused") {
                            export_nemo_rl, export_deepspeed, export_torchtitan, export_automodel}) {
     CHECK(refusal([&] { write(plan, Losses::leave_out); }).find(" keeps weights on the host") !=
           std::string::npos);
-    CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data)
-              .ends_with(kLimits));
+    CHECK(pp::test::error_of([&] { write(plan, Losses::leave_out); }, ErrorKind::data).ends_with(kLimits));
   }
 }
 
