@@ -132,7 +132,8 @@ bool Shortlist::is_full() const { return steps_.size() > std::min(kListed, at(st
 double Shortlist::far() const { return kFar * best(); }
 
 double Shortlist::far(const Finalist& finalist) const {
-  if (!finalist.placed) return far();
+  const bool small = is_small(graph_.size(), static_cast<int>(cluster_.devices.size()));
+  if (!finalist.placed) return small ? kFar * best_of(*finalist.schedule) : far();
   return (finalist.recompute == RecomputeMode::automatic ? kAgain : 1) * spread_ * far();
 }
 
@@ -144,10 +145,12 @@ double Shortlist::worth(int devices, bool listed) const {
 bool Shortlist::is_worth_pricing(const Finalist& finalist, int devices) const {
   const bool listed = finalist.origin == Origin::device_list;
   if (finalist.estimate <= worth(devices, listed)) return true;
+  if (!is_small(graph_.size(), devices)) return false;
   // As far as the schedule would be searched alone.
-  const auto own = flat_.find(finalist.schedule);
-  const double least = own == flat_.end() ? kInfinity : own->second;
-  return !listed && is_small(graph_.size(), devices) && finalist.estimate <= kFar * least;
+  const auto flat = flat_.find(finalist.schedule);
+  const double best = best_of(*finalist.schedule);
+  const double own = listed ? best : flat == flat_.end() ? kInfinity : std::max(best, flat->second);
+  return finalist.estimate <= kFar * own;
 }
 
 bool Shortlist::is_hopeless(const Finalist& finalist) const {
