@@ -214,15 +214,16 @@ class CheckpointFolder::Lock {
  public:
   Lock(const fs::path& folder, const std::string& option, Seconds patience)
       : descriptor_(::open((folder / kLock).c_str(), kMode, 0666)) {
-    if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) {
+    const auto refuse = [&] {
       const std::error_code error(errno, std::generic_category());
       close();
       throw Error(ErrorKind::usage, folder.string() + ": cannot be written: " + error.message() +
                                         "; give a folder for " + option + " that can");
-    }
+    };
+    if (descriptor_ < 0 || ::access(folder.c_str(), W_OK | X_OK) != 0) refuse();
     for (const auto begin = Clock::now(); Clock::now() - begin < patience; std::this_thread::sleep_for(kLook))
       if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
-        sign();
+        if (!sign()) refuse();
         return;
       }
     const std::string owner = signature();
@@ -242,12 +243,15 @@ class CheckpointFolder::Lock {
   void close() const {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
-  void sign() const {
+  bool sign() const {
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
     const std::string text = "process " + std::to_string(::getpid()) + " on " + host.data() + '\n';
-    if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
-      const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), 0);
+    if (::ftruncate(descriptor_, 0) != 0) return false;
+    ssize_t written = -1;
+    do written = ::pwrite(descriptor_, text.data(), text.size(), 0);
+    while (written < 0 && errno == EINTR);
+    return written > 0;
   }
   std::string signature() const {
     std::array<char, 300> text{};
