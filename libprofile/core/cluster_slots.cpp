@@ -1,5 +1,6 @@
 // Where devices stand in the groups of a cluster's levels when nodes hold different numbers of them.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -96,6 +97,7 @@ std::vector<int> slots_of_nodes(const Cluster& cluster) {
   const auto inside = std::span(cluster.levels).first(cluster.levels.size() - 1);
   const auto level = std::ranges::find_if(inside, fits);
   const int size = level != inside.end() ? level->devices : inside.back().devices;
+  checked_device_count(std::array{static_cast<int>(runs.size()), size});  // that full groups would have
   std::vector<int> slots;
   for (const NodeRun& run : runs) {
     const int begin = slots.empty() ? 0 : (slots.back() / size + 1) * size;

@@ -41,7 +41,7 @@ inline constexpr Object kDevice{
     defaulted<&Device::memory>("memory_bytes"),
     defaulted<&Device::speed>("speed", {1e-6, 1e6}),
     optional<&Device::model>("model"),
-    optional<&Device::slot>("slot", {.min = 0}),
+    optional<&Device::slot>("slot", {.min = 0, .max = kDeviceLimit - 1}),
     check<check_device>(),
 };
 

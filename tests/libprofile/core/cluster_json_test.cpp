@@ -127,6 +127,9 @@ TEST_SUITE("libprofile/core/cluster_json") {
   TEST_CASE("slots that no machine has are refused with the remedy") {
     CHECK(refused([](Json& j) { j["devices"][1]["slot"] = 0; }) ==
           "[data] /devices: entry 1 has slot 0, not above the 0 in front of it");
+    CHECK(refused([](Json& j) {
+            j["devices"][3]["slot"] = 2'000'000'000;
+          }).starts_with("[data] /devices/3/slot: must be an integer from 0 to 65535"));
     CHECK(refused([](Json& j) { j["devices"][3]["slot"] = 4; }) ==
           "[data] /levels: the outermost level joins 4 of 5 devices, counted as if every node were as large as "
           "the largest; its `devices` is at least that");
