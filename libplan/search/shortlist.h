@@ -82,6 +82,7 @@ class Shortlist {
   /// gives the best of what each gives alone.
   double best_of(const ScheduleRow& schedule) const;
   bool is_hopeless(const Finalist& finalist) const;
+  /// By its estimate; not asked of placed ones, and of data parallelism.
   bool is_worth_pricing(const Finalist& finalist, int devices) const;
   /// A placed one, while operations are left.
   bool can_afford(const Finalist& finalist);
