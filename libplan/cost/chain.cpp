@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "libplan/cost/graph.h"
 #include "libprofile/core/index.h"
@@ -114,10 +115,27 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
 }
 
 std::int64_t Chain::transient(int begin, int end) const {
+  if (!descents.empty() && descents[at(end) - 1] > descents[at(begin)]) return transient_reordered(begin, end);
   const auto length = at(end - begin);
   const auto& row = reach[std::bit_width(length) - 1];
   const std::int64_t most = std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
   return std::max<std::int64_t>(0, most - upto[at(end)].saved);
+}
+
+std::int64_t Chain::transient_reordered(int begin, int end) const {
+  std::vector<std::pair<int, int>> stage;  // layer and position
+  for (int p = begin; p < end; ++p) stage.emplace_back(order[at(p)], p);
+  std::ranges::sort(stage);
+  std::int64_t saved = 0, most = 0;
+  for (const auto& [layer, p] : stage) {
+    saved += layers[at(p)].saved;
+    most = std::max(most, saved + workspaces[at(p)]);
+  }
+  if (end == size()) {
+    saved += loss.saved;
+    most = std::max(most, saved + workspaces.back());
+  }
+  return std::max<std::int64_t>(0, most - saved);
 }
 
 LayerSums Chain::total(int begin, int end) const {
@@ -160,12 +178,16 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
     add_entering(chain, p, price.saved_input, layer, position, prices);
     const std::int64_t saved = chain.upto[at(p)].saved;
     reach.push_back(saved + price.saved + price.workspace);
+    chain.workspaces.push_back(price.workspace);
+    const bool descends = p > 0 && chain.order[at(p)] < chain.order[at(p) - 1];
+    chain.descents.push_back(p == 0 ? 0 : chain.descents.back() + (descends ? 1 : 0));
     const LayerSums& sums = chain.layers.emplace_back(sums_of(layer, price));
     LayerSums& upto = chain.upto[at(p + 1)] = chain.upto[at(p)];
     upto += sums;
     if (p < layers - 1) continue;
     upto += chain.loss;
     reach.back() = std::max(reach.back(), upto.saved + loss.workspace);
+    chain.workspaces.push_back(loss.workspace);
   }
   for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
   for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering, &chain.keeping})

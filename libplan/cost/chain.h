@@ -104,6 +104,10 @@ struct Chain {
   CrossingTable incoming, outgoing, entering, keeping;
   /// Sparse table: [level][position]; what layers 0..position save plus the workspace of the last of them.
   std::vector<std::vector<std::int64_t>> reach;
+  std::vector<std::int64_t> workspaces;  ///< by position; then the loss's
+  /// Up to each position, those in front of which stands a layer that runs later: a stage runs its layers in
+  /// the order of the model.
+  std::vector<int> descents;
 
   int size() const { return static_cast<int>(upto.size()) - 1; }  ///< N
   const Chain& of_kind(int kind) const { return kinds.empty() ? *this : kinds[at(kind)]; }
@@ -164,7 +168,8 @@ struct Chain {
     return compute(begin, end) + fixed.forward + fixed.backward;
   }
   /// The peak of a micro-batch's forward and backward above all that the stage saves. While a layer works, only
-  /// the layers up to it hold something, so a workspace in the middle hides in what is saved behind it.
+  /// the layers up to it hold something, so a workspace in the middle hides in what is saved behind it. O(1)
+  /// where the chain has the order of the model, else O(n log n) in the layers of the stage.
   std::int64_t transient(int begin, int end) const;
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
@@ -175,6 +180,7 @@ struct Chain {
   std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }
 
  private:
+  std::int64_t transient_reordered(int begin, int end) const;
   const LayerSums& before(int boundary) const { return upto[at(boundary)]; }
 };
 

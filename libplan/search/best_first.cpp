@@ -132,9 +132,10 @@ class BestFirst {
   void visit(Case one, double least) {
     OpenCase& open = *one.open;
     devices_ = one.part->devices();
-    const double best = shortlist_.best() * (1 + kTie);
+    // Searches of small models go as far as their schedules would alone.
+    const double best = (takes_long_ ? shortlist_.best() : shortlist_.best_of(open.schedules())) * (1 + kTie);
     // What cannot win is still listed.
-    const double limit = open.bound() <= best || shortlist_.is_full() ? best : shortlist_.far();
+    const double limit = open.bound() <= best || shortlist_.is_full() ? best : kFar * best;
     // A closer look is for what comes near the best, and a search for what is not far from it.
     const bool misjudged = open.misjudges();
     const double far = (misjudged ? kNear : kFar) * best;

@@ -133,8 +133,9 @@ double Shortlist::far() const { return kFar * best(); }
 
 double Shortlist::far(const Finalist& finalist) const {
   const bool small = is_small(graph_.size(), static_cast<int>(cluster_.devices.size()));
-  if (!finalist.placed) return small ? kFar * best_of(*finalist.schedule) : far();
-  return (finalist.recompute == RecomputeMode::automatic ? kAgain : 1) * spread_ * far();
+  const double flat = small ? kFar * best_of(*finalist.schedule) : far();
+  if (!finalist.placed) return flat;
+  return (finalist.recompute == RecomputeMode::automatic ? kAgain : 1) * spread_ * flat;
 }
 
 double Shortlist::worth(int devices, bool listed) const {
@@ -299,6 +300,12 @@ bool Shortlist::stops(int devices) {
 double Shortlist::best_of(const ScheduleRow& schedule) const {
   const auto found = best_.find(&schedule);
   return found == best_.end() ? std::numeric_limits<double>::infinity() : found->second;
+}
+
+double Shortlist::best_of(std::span<const ScheduleRow* const> schedules) const {
+  double slowest = 0;
+  for (const ScheduleRow* schedule : schedules) slowest = std::max(slowest, best_of(*schedule));
+  return slowest;
 }
 
 Shortlist::Shape Shortlist::shape(const Finalist& finalist) {

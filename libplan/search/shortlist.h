@@ -23,6 +23,8 @@ class Shortlist {
 
   /// Seconds per step of the best finalist so far, by which plans are ranked; infinity: none.
   double best() const { return best_step(1); }
+  /// The same of the schedule that has the slowest; infinity where one has none.
+  double best_of(std::span<const ScheduleRow* const> schedules) const;
   /// The largest objective, on so many devices and a list of them or not, with which a partition is worth
   /// pricing.
   double worth(int devices, bool listed) const;

@@ -13,6 +13,7 @@ class ChainCase : public OpenCase {
  public:
   ChainCase(MachinePart& part, PlanCase one);
   void add(const ScheduleRow& schedule) { schedules_.push_back(&schedule); }
+  std::vector<const ScheduleRow*> schedules() const override { return schedules_; }
 
   bool refine(double best) override;
   bool has_next() const override { return looked_ != Looked::everywhere; }

@@ -61,6 +61,8 @@ enum class Quick { seed, anything };
 class OpenCase {
  public:
   virtual ~OpenCase() = default;
+  /// That its partitions are for.
+  virtual std::vector<const ScheduleRow*> schedules() const = 0;
   /// Seconds per step or update: none of its partitions is faster.
   double bound() const { return bound_; }
   /// The same of all plans that local moves may make of them.

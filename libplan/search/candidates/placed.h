@@ -42,6 +42,7 @@ class PlacedCase : public OpenCase {
  public:
   PlacedCase(MachinePart& part, std::shared_ptr<const PlanCase> one, const PlacedVariant& variant);
 
+  std::vector<const ScheduleRow*> schedules() const override { return {&one_->schedule}; }
   bool refine(double best) override;
   bool has_next() const override { return !looked_ || refuted_; }
   bool misjudges() const override { return looked_; }

@@ -7,6 +7,7 @@
 
 #include "libplan/cost/links.h"
 #include "libplan/price/recompute_choice.h"
+#include "libplan/request/device_orders.h"
 #include "libplan/request/machine.h"
 #include "libplan/simulate/lower_bound.h"
 #include "libprofile/core/index.h"
@@ -149,8 +150,8 @@ std::string check_one_price(Random& random) {
       price_model(one.profile, micro_batch_sizes(one.request.mini_batch, *one.request.micro_batches), {});
   const OptimizerCost optimizer = optimizer_cost(one.profile, one.request.optimizer, {}, Precision::plain);
   const PricingContext context{graph, model, one.cluster, optimizer};
-  std::vector<int> order(one.profile.layers.size());
-  std::iota(order.begin(), order.end(), 0);
+  const std::vector<std::vector<int>> orders = drawn_orders(graph, 8);
+  const std::vector<int>& order = orders[at(random.integer(0, static_cast<int>(orders.size()) - 1))];
   const Chain chain = make_chain(graph, order, model.layers, model.loss, optimizer);
   const ChainUnits units(graph, model.layers, order);
   const ScheduleRow& row = require_schedule(one.request.schedule);
@@ -167,10 +168,11 @@ std::string check_one_price(Random& random) {
     Partition partition;
     for (std::size_t s = 0; s < plain.stage_layers.size(); ++s) {
       const std::vector<int>& layers = plain.stage_layers[s];
-      const int begin = partition.empty() ? 0 : partition.back().end;
-      if (layers.front() != begin || layers.back() + 1 - begin != std::ssize(layers))
+      const int begin = partition.empty() ? 0 : partition.back().end,
+                end = begin + static_cast<int>(layers.size());
+      if (!std::is_permutation(layers.begin(), layers.end(), order.begin() + begin))
         return;  // not of this order
-      partition.push_back({begin, layers.back() + 1, static_cast<int>(plain.stage_workers[s].size())});
+      partition.push_back({begin, end, static_cast<int>(plain.stage_workers[s].size())});
     }
     const bool again = in_flight.recompute != RecomputeMode::never;
     const Recompute which =

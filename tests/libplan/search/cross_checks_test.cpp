@@ -22,13 +22,15 @@ TEST_CASE("bounds, refusals, prices and steps of random problems agree with what
 // back; refusals of plans that fit, in an order of the layers that is none of the usual, and as a choice of no
 // layers was taken for one that makes room; lists of two schedules behind the better alone, as the other's plan
 // had ruled out a start of local moves, and the orders in which alone it fits; two in which pipelines side by
-// side were crowded out by single ones, with which the other's plan did away.
+// side were crowded out by single ones, with which the other's plan did away; two more in which the other's
+// plan closed what local moves need; a refusal, as a stage's workspaces were those of another order of its
+// layers.
 TEST_CASE("random problems that showed defects show none") {
   for (const std::uint64_t seed :
        {0x154b59e2cc420d17U, 0x4f751b96c35f5c2eU, 0xf8c6bb90bd6ba1d4U, 0xbcb2cda80fcaa378U, 0x8f39fffeac2e9960U,
         0xd2db79e6e6db8591U, 0xf25ed80c4e7f1749U, 0x85abba6e4ad0afa8U, 0x6847799284977a57U, 0x64ea524fc2db8105U,
         0x1306963fd7dcd9bcU, 0x67cfbcdb0e0007f4U, 0x2904a2735814d647U, 0x603c86891d352870U, 0x6bd48a3f231c595eU,
-        0x91d8fd769a8b0a7U}) {
+        0x91d8fd769a8b0a7U, 0xe2dd0486a05610ccU, 0xf241eb5b9579fe3bU, 0x634555d63dd5be65U}) {
     CAPTURE(seed);
     test::Random random(seed);
     CHECK(test::kCrossChecks[seed % test::kCrossChecks.size()].run(random) == "");
