@@ -49,9 +49,10 @@ template Option Command::add_option(const std::string&, std::optional<std::uint6
 template Option Command::add_option(const std::string&, std::optional<double>&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
 
-Option Command::add_option_function(const std::string& name, std::function<void(const std::string&)> take,
+Option Command::add_option_function(const std::string& name,
+                                    const std::function<void(const std::string&)>& take,
                                     const std::string& summary) const {
-  return Option(app_->add_option_function<std::string>(name, std::move(take), summary));
+  return Option(app_->add_option_function<std::string>(name, take, summary));
 }
 
 template <class Value>

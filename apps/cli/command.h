@@ -54,7 +54,7 @@ class Command {
   template <class Value>
   Option add_option(const std::string& name, Value& value, const std::string& summary) const;
   /// `take` gets the text.
-  Option add_option_function(const std::string& name, std::function<void(const std::string&)> take,
+  Option add_option_function(const std::string& name, const std::function<void(const std::string&)>& take,
                              const std::string& summary) const;
   /// `!--name` sets false; an int counts.
   template <class Value>

@@ -18,7 +18,7 @@ plan::Plan load(const PlanFiles& files);
 
 /// Adds PLAN, the data, weights to begin with, limits: what everything that executes a plan takes. `group`: of
 /// those that are not about data. Returns --data, which is required.
-cli::Option add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& options,
+cli::Option add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& run,
                                   const std::string& group);
 
 struct PlanAndOptions {

@@ -11,6 +11,6 @@ namespace pp::plan {
 /// each by the same search that planning uses.
 /// Throws pp::Error (run) when the observer stops it before any attempt is known.
 Infeasible explain_infeasible(const Profile& profile, const Cluster& cluster, const PlanRequest& request,
-                              const NoPlan& none);
+                              const NoPlan& attempt);
 
 }  // namespace pp::plan
