@@ -181,6 +181,7 @@ bool PlacedCase::refine(double best) {
   // Where nothing fits and no other schedule says what is short, a simulated attempt does.
   refuted_ = !faster.feasible() && !part_.free_order;
   looked_ = !fits && (compete || least_.value < kInfinity);
+  attempt_ = !fits && !looked_;
   if (part_.free_order) return true;
   proven_ = std::max(bound_, least_.value);
   if (fits || looked_) bound_ = proven_;

@@ -45,7 +45,7 @@ class PlacedCase : public OpenCase {
   std::vector<const ScheduleRow*> schedules() const override { return {&one_->schedule}; }
   bool refine(double best) override;
   bool has_next() const override { return !looked_ || refuted_; }
-  bool misjudges() const override { return looked_; }
+  bool misjudges() const override { return looked_ || attempt_; }
   /// One finalist with all partitions to start from.
   std::vector<Finalist> next(const Worth& worth) override;
 
@@ -61,6 +61,7 @@ class PlacedCase : public OpenCase {
   std::optional<PlacedFloor> floor_;
   BottleneckResult least_{{}, 0, 0};
   bool refined_ = false, refuted_ = false, looked_ = false;
+  bool attempt_ = false;  ///< nothing fits by its floor, and a simulation says what is short
 };
 
 }  // namespace pp::plan

@@ -128,8 +128,8 @@ std::string check_pair(Random& random) {
     return found.ranked.empty() ? kInfinity : found.ranked.front().ranked_step();
   };
   const double step = std::min(ranked(*a), ranked(*b));
-  const auto differ = [](double x, double y) { return x != y && std::abs(x - y) > kRounding * std::abs(y); };
-  if (differ(ranked(*both), step))
+  // It may be faster: searches that both have go as far as the slower of the two needs.
+  if (ranked(*both) > step * (1 + kRounding))
     return text("together ", ranked(*both), ", the better alone ", step, described(one));
   // One without plans has none to compare with, and its bound may not know that nothing fits.
   const auto bound_of = [](const SearchOutcome& found) {

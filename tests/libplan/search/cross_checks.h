@@ -16,7 +16,7 @@ namespace pp::plan::test {
 /// updates, unequal micro-batches, crowding, what was measured to wait and to be kept, memory limits, every
 /// recompute mode, optimizer state that replicas share.
 std::string check_certificate(Random& random);
-/// A list of two schedules: the better plan of the two and the lower of their bounds.
+/// A list of two schedules: no plan slower than the better of the two, and the lower of their bounds.
 std::string check_pair(Random& random);
 /// What the search and the simulator's input say a stage holds: the same bytes; and no simulated peak is above
 /// the search's, whatever runs again.
