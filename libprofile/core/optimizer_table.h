@@ -16,7 +16,7 @@
 
 namespace pp {
 
-enum class OptimizerName { sgd, adam, adamw, rmsprop, adagrad, lion };
+enum class OptimizerName { sgd, adam, adamw, rmsprop, adagrad };
 
 /// A number that the arithmetic of some optimizers takes; learning rate and weight decay all of them take.
 struct OptimizerSetting {
@@ -58,14 +58,12 @@ inline constexpr OptimizerSetting kRmspropSettings[]{{"momentum", below_one, 0},
                                                      {"epsilon", positive, 1e-8}};
 inline constexpr OptimizerSetting kAdagradSettings[]{
     {"epsilon", positive, 1e-10}, {"lr_decay", not_negative, 0, "the rate is divided by 1 + decay * step"}};
-inline constexpr OptimizerSetting kLionSettings[]{{"beta1", below_one, 0.9}, {"beta2", below_one, 0.99}};
 
 /// sgd without momentum has no state: the fused kernel demands it.
 inline constexpr OptimizerSlotRow kSgdSlots[]{{"momentum_buffer", true, "momentum"}};
 inline constexpr OptimizerSlotRow kAdamSlots[]{{"exp_avg", true}, {"exp_avg_sq"}, {"step"}};
 inline constexpr OptimizerSlotRow kRmspropSlots[]{{"square_avg"}, {"momentum_buffer", true, "momentum"}};
 inline constexpr OptimizerSlotRow kAdagradSlots[]{{"sum"}, {"step"}};
-inline constexpr OptimizerSlotRow kLionSlots[]{{"exp_avg"}};
 
 }  // namespace detail
 
@@ -82,9 +80,7 @@ inline constexpr std::array kOptimizerRows{
     OptimizerRow{OptimizerName::rmsprop, "rmsprop", detail::kRmspropSettings, detail::kRmspropSlots,
                  OptimizerName::adamw, "RMSprop"},
     OptimizerRow{OptimizerName::adagrad, "adagrad", detail::kAdagradSettings, detail::kAdagradSlots,
-                 OptimizerName::sgd, "Adagrad"},
-    OptimizerRow{OptimizerName::lion, "lion", detail::kLionSettings, detail::kLionSlots, OptimizerName::sgd,
-                 "Lion"}};
+                 OptimizerName::sgd, "Adagrad"}};
 
 template <>
 struct EnumNames<OptimizerName> {

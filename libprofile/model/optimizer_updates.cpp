@@ -7,7 +7,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_sign.h>
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
@@ -98,18 +97,6 @@ void adagrad(const Update& of) {
                       of["lr_decay"], of.decay, of["epsilon"], /*maximize=*/false);
 }
 
-// Chen et al., Symbolic discovery of optimization algorithms, 2023: the sign of a mean, decoupled decay.
-void lion(const Update& of) {
-  const OwnedTensors& means = of.state[0].tensors;
-  OwnedTensors signs = at::_foreach_mul(means, of["beta1"]);
-  at::_foreach_add_(signs, of.gradients, 1 - of["beta1"]);
-  at::_foreach_sign_(signs);
-  at::_foreach_mul_(of.weights, 1 - of.rate * of.decay);
-  at::_foreach_add_(of.weights, signs, -of.rate);
-  at::_foreach_mul_(means, of["beta2"]);
-  at::_foreach_add_(means, of.gradients, 1 - of["beta2"]);
-}
-
 constexpr std::array kArithmetic{
     OptimizerArithmetic{OptimizerName::sgd, sgd, along_momentum},
     OptimizerArithmetic{
@@ -121,8 +108,7 @@ constexpr std::array kArithmetic{
         [](const Update& of) { adam_by(of, [](const auto&... all) { at::_fused_adamw_(all...); }); },
         adamw_go_on},
     OptimizerArithmetic{OptimizerName::rmsprop, rmsprop, along_momentum},
-    OptimizerArithmetic{OptimizerName::adagrad, adagrad},
-    OptimizerArithmetic{OptimizerName::lion, lion}};
+    OptimizerArithmetic{OptimizerName::adagrad, adagrad}};
 static_assert(kArithmetic.size() == kOptimizerRows.size());
 
 }  // namespace

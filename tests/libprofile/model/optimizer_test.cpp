@@ -145,22 +145,6 @@ TEST_SUITE("libprofile/model/optimizer") {
                     });
   }
 
-  TEST_CASE("lion follows the sign of a mean, with decay off the weight") {
-    const std::vector<Tensor> weights{tensor_of(values(0))};
-    std::vector<double> expected = values(0), means(expected.size());
-    const auto lion = make(OptimizerName::lion, {{"beta1", 0.8}, {"beta2", 0.95}}, 0.05);
-    for (int step = 1; step <= kSteps; ++step) {
-      const std::vector<double> gradient = values(step);
-      lion->step(weights, std::vector{tensor_of(gradient)}, 0.01);
-      for (std::size_t i = 0; i < means.size(); ++i) {
-        const double mean = 0.8 * means[i] + 0.2 * gradient[i];
-        expected[i] = expected[i] * (1 - 0.01 * 0.05) - 0.01 * (mean > 0 ? 1 : mean < 0 ? -1 : 0);
-        means[i] = 0.95 * means[i] + 0.05 * gradient[i];
-      }
-    }
-    CHECK((weights[0] - tensor_of(expected)).abs().max().item<double>() < 1e-13);
-  }
-
   TEST_CASE("the learning rate is that of the step") {
     // w = 1, gradient 1: 1 - 0.5 - 0.25
     const auto sgd = make(OptimizerName::sgd, {{"momentum", 0}});
