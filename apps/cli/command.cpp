@@ -62,6 +62,7 @@ Option Command::add_flag(const std::string& name, Value& value, const std::strin
 template Option Command::add_flag(const std::string&, bool&, const std::string&) const;
 template Option Command::add_flag(const std::string&, std::string&, const std::string&) const;
 template Option Command::add_flag(const std::string&, int&, const std::string&) const;
+template Option Command::add_flag(const std::string&, std::optional<double>&, const std::string&) const;
 
 void Command::final_callback(std::function<void()> work) const { app_->final_callback(std::move(work)); }
 

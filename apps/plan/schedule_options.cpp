@@ -151,7 +151,7 @@ void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer
 
 plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest request, const RequestOptions& given,
                                   const Profile& profile) {
-  if (given.optimizer && given.optimizer->count() == 0) request.optimizer = plan::OptimizerName::adamw;
+  if (given.optimizer && given.optimizer->count() == 0) request.optimizer = OptimizerName::adamw;
   if (given.precision && given.precision->count() == 0 && profile.dtype == DType::bfloat16)
     request.precision = plan::Precision::mixed;
   plan::check_model(trainer, profile);

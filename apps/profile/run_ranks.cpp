@@ -90,7 +90,7 @@ plan::PlanRequest request_of(const profile::MeasuredRun& run, const ModelGraph& 
   request.cuts = cuts_of(model, run.stages);
   request.stages = run.stages;
   request.replicas.assign(at(run.stages), run.replicas);
-  request.optimizer = plan::OptimizerName::adam;
+  request.optimizer = OptimizerName::adam;
   request.precision = parse_enum<plan::Precision>(run.precision, "precision", ErrorKind::usage);
   if (run.sharded) request.shard = plan::ShardChoice::optimizer;
   request.top = 0;

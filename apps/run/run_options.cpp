@@ -153,13 +153,18 @@ cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options
           "times the learning rate, by patterns of names, the first that matches: embed=0.1,layers.0.*=0.5")
       .type_name("PATTERN=FACTOR,...")
       .group("Training");
-  training("--momentum", run.momentum, "sgd: 0.9 unless given; rmsprop: 0");
-  command.add_flag("--nesterov", run.nesterov, "sgd: Nesterov's momentum").group("Training");
-  training("--beta1", run.beta1, "adam, adamw: 0.9 unless given");
-  training("--beta2", run.beta2, "adam, adamw: 0.999 unless given");
-  training("--alpha", run.alpha, "rmsprop, of the mean of squares: 0.99 unless given");
-  training("--epsilon", run.epsilon, "adam, adamw, rmsprop: 1e-8 unless given; adagrad: 1e-10");
-  training("--lr-decay", run.lr_decay, "adagrad: the rate is divided by 1 + decay * step");
+  for (const OptimizerRow& row : kOptimizerRows) {
+    for (const OptimizerSetting& setting : row.settings) {
+      const std::string option = option_of(setting.name), name(setting.name);
+      if (run.optimizer.contains(name)) continue;
+      std::optional<double>& value = run.optimizer[name];
+      if (setting.range == OptimizerSetting::Range::flag) {
+        command.add_flag(option, value, help_of(name)).group("Training");
+      } else {
+        training(option.c_str(), value, help_of(name).c_str());
+      }
+    }
+  }
   command
       .add_option_function(
           "--on-nan",

@@ -81,19 +81,6 @@ void take_larger_bytes(LayerPrice& price, const LayerPrice& other) {
   price.waiting = price.waiting && other.waiting ? std::max(price.waiting, other.waiting) : std::nullopt;
 }
 
-/// The measured optimizer whose update is the nearest: adagrad's kernel moves as many bytes as that of sgd with
-/// momentum; rmsprop has no kernel of its own and makes more passes.
-OptimizerName stand_in(OptimizerName optimizer) {
-  switch (optimizer) {
-    case OptimizerName::sgd:
-    case OptimizerName::adagrad: return OptimizerName::sgd;
-    case OptimizerName::adam:
-    case OptimizerName::adamw:
-    case OptimizerName::rmsprop: break;
-  }
-  return OptimizerName::adamw;
-}
-
 /// The cost of an optimizer that keeps float32 beside weights of `size` bytes each. An update reads gradients,
 /// reads and writes what is kept, and writes the weights; without a master it reads those too.
 OptimizerCost with_master(OptimizerCost cost, double size, bool half_gradients) {
@@ -245,12 +232,8 @@ void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t 
   }
 }
 
-double state_ratio_of(OptimizerName optimizer) {
-  return optimizer == OptimizerName::adam || optimizer == OptimizerName::adamw ? 2 : 1;
-}
-
 const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer) {
-  for (const OptimizerName name : {optimizer, stand_in(optimizer)}) {
+  for (const OptimizerName name : {optimizer, row_of(optimizer).like}) {
     const auto found = std::ranges::find(profile.optimizers, name_of(name), &OptimizerProfile::name);
     if (found != profile.optimizers.end()) return &*found;
   }

@@ -61,12 +61,8 @@ PricedModel cheapest_model(const Profile& profile, std::span<const int> sizes, c
 /// versions of them in memory, are too many to be added up.
 void check_bytes(const Profile& profile, const PricedModel& model, std::int64_t in_flight);
 
-/// State bytes per parameter byte with pp-run's default settings: sgd 1 (momentum), adam and adamw 2, rmsprop
-/// and adagrad 1.
-double state_ratio_of(OptimizerName optimizer);
-
-/// The optimizer whose update counts: the profile's own, or of one that was not profiled the nearest one, sgd
-/// for adagrad, adamw for adam and rmsprop; null without either.
+/// The optimizer whose update counts: the profile's own, or of one that was not profiled the nearest one
+/// (OptimizerRow::like); null without either.
 const OptimizerProfile* profiled_optimizer(const Profile& profile, OptimizerName optimizer);
 
 /// `state_ratio` unset: the profile's for this optimizer, else state_ratio_of(). The update's time is the

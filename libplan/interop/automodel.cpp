@@ -95,7 +95,7 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       "\ndataloader:\n  _target_: torch.utils.data.DataLoader\n  batch_size: null\n\n"
       "loss_fn:\n  _target_: nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy\n\n"
       "optimizer:\n  _target_: torch.optim." +
-      detail::optimizer_class(training.optimizer) + "\n  lr: 1.0e-5  # yours\n";
+      std::string(row_of(training.optimizer).torch_class) + "\n  lr: 1.0e-5  # yours\n";
   out.files = {{"config.yaml", std::move(text)}};
   if (pipeline) out.files.push_back({"schedule.csv", detail::schedule_csv(lane)});
   out.files.push_back({"README.md", detail::trainer_readme(plan, lane, automodel_notes(plan), out.lost)});

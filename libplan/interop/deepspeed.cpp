@@ -39,13 +39,12 @@ TrainerExport export_deepspeed(const Plan& plan, Losses losses) {
   if (half && training.precision == Precision::plain)
     lost.add("it keeps a float32 master of half weights; plan with --precision mixed");
   const int micro_batch = training.mini_batch / training.micro_batches;
-  Json config{
-      {"train_batch_size", training.mini_batch},
-      {"train_micro_batch_size_per_gpu", micro_batch},
-      {"gradient_accumulation_steps", lane.micro_batches},
-      {"zero_optimization", {{"stage", training.shard == Shard::optimizer ? 1 : 0}}},
-      {"bf16", {{"enabled", half}}},
-      {"optimizer", {{"type", detail::optimizer_class(training.optimizer)}, {"params", {{"lr", 3e-4}}}}}};
+  Json config{{"train_batch_size", training.mini_batch},
+              {"train_micro_batch_size_per_gpu", micro_batch},
+              {"gradient_accumulation_steps", lane.micro_batches},
+              {"zero_optimization", {{"stage", training.shard == Shard::optimizer ? 1 : 0}}},
+              {"bf16", {{"enabled", half}}},
+              {"optimizer", {{"type", row_of(training.optimizer).torch_class}, {"params", {{"lr", 3e-4}}}}}};
   std::string split;
   int layers = 1;
   for (std::size_t s = 0; s + 1 < blocks.size(); ++s)

@@ -70,12 +70,13 @@ std::string precision_arguments(const Training& training, detail::LossList& lost
   return text;
 }
 
-/// Its Adam decouples the decay of weights, as AdamW does.
 std::string optimizer_argument(OptimizerName name, detail::LossList& lost) {
-  if (name == OptimizerName::sgd) return "--optimizer sgd\n";
-  if (name != OptimizerName::adam && name != OptimizerName::adamw)
+  std::string_view text = row_of(name).megatron;
+  if (text.empty()) {
     lost.add("its optimizers are Adam and SGD, not " + std::string(name_of(name)) + "; Adam stands there");
-  return "--optimizer adam\n";
+    text = "adam";
+  }
+  return "--optimizer " + std::string(text) + "\n";
 }
 
 std::string argument(const std::string& name, std::int64_t value) {

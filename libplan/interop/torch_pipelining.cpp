@@ -136,7 +136,7 @@ Json settings_of(const Plan& plan, const detail::Lane& lane) {
           {"dtype", name_of(plan.training.dtype)},
           {"precision", name_of(plan.training.precision)},
           {"shard", name_of(plan.training.shard)},
-          {"optimizer", detail::optimizer_class(plan.training.optimizer)},
+          {"optimizer", row_of(plan.training.optimizer).torch_class},
           {"loss", plan.model.loss ? plan.model.loss->op : ""},
           {"loss_attributes", loss_attributes(plan)},
           {"ranks", device_map(plan, lane)}};

@@ -93,12 +93,13 @@ std::string schedule_class(const detail::Lane& lane) {
       "its ranks hold their stages in turns, or two of them in a V; plan with --for torchtitan");
 }
 
-/// Adam is AdamW whose weights do not decay.
 std::string optimizer_text(OptimizerName name, detail::LossList& lost) {
-  if (name == OptimizerName::adam) return "default_adamw(lr=3e-4, weight_decay=0.0)";
-  if (name != OptimizerName::adamw)
+  std::string_view text = row_of(name).torchtitan;
+  if (text.empty()) {
     lost.add("its optimizers are Adam and AdamW, not " + std::string(name_of(name)) + "; AdamW stands there");
-  return "default_adamw(lr=3e-4)";
+    text = row_of(OptimizerName::adamw).torchtitan;
+  }
+  return std::string(text);
 }
 
 /// Whether every block is recomputed: a setting of the whole model there.

@@ -166,17 +166,6 @@ Lane lane_of(const Plan& plan, const std::string& trainer, Copies copies) {
   return lane;
 }
 
-std::string optimizer_class(OptimizerName name) {
-  switch (name) {
-    case OptimizerName::sgd: return "SGD";
-    case OptimizerName::adam: return "Adam";
-    case OptimizerName::adamw: return "AdamW";
-    case OptimizerName::rmsprop: return "RMSprop";
-    case OptimizerName::adagrad: return "Adagrad";
-  }
-  return {};
-}
-
 bool is_checkpointed(const Plan& plan, std::string_view what) {
   const auto said = plan.context.find("checkpoint");
   return said != plan.context.end() && said->second == what;

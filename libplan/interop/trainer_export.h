@@ -109,9 +109,6 @@ const Layer* mixture_of(const Plan& plan);
 void refuse_mixture(const Plan& plan, const std::string& trainer);
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
 
-/// The class of torch.optim: `AdamW`.
-std::string optimizer_class(OptimizerName name);
-
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.
 bool is_checkpointed(const Plan& plan, std::string_view what = "blocks");
 /// Blocks of each stage, its first ones, that the profile has recomputed, as priced arguments say it; else 0.

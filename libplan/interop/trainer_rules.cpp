@@ -72,7 +72,29 @@ constexpr TrainerRule kEven{"--replicas", "one number that divides the micro-bat
                                      r.replicas.end();
                             },
                             [](PlanRequest& r, DType) { r.even_replicas = r.even_nodes = true; }};
-bool is_adam(OptimizerName name) { return name == OptimizerName::adam || name == OptimizerName::adamw; }
+
+/// The optimizers that the trainer has, in the order of the alphabet: `adam, adamw, sgd`.
+template <std::string_view OptimizerRow::*kTheirs>
+constexpr auto kOptimizers = [] {
+  std::array<std::string_view, kOptimizerRows.size()> names{};
+  std::size_t count = 0, length = 0;
+  for (const OptimizerRow& row : kOptimizerRows)
+    if (!(row.*kTheirs).empty()) names[count++] = row.text;
+  std::sort(names.begin(), names.begin() + count);
+  std::pair<std::array<char, 128>, std::size_t> text{};
+  for (std::size_t i = 0; i < count; ++i)
+    for (const std::string_view part : {i == 0 ? ""sv : ", "sv, names[i]})
+      length = std::ranges::copy(part, text.first.begin() + length).out - text.first.begin();
+  text.second = length;
+  return text;
+}();
+template <std::string_view OptimizerRow::*kTheirs>
+constexpr TrainerRule kOptimizer{"--optimizer",
+                                 {kOptimizers<kTheirs>.first.data(), kOptimizers<kTheirs>.second},
+                                 "it has no other",
+                                 [](const PlanRequest& r) { return !(row_of(r.optimizer).*kTheirs).empty(); },
+                                 [](PlanRequest&, DType) {}};
+
 /// What --recompute may be for any of them.
 bool same_for_all(const PlanRequest& request) { return request.recompute != RecomputeMode::except_last; }
 constexpr TrainerRule kFlush{"--allow-async, --weight-policy", "neither",
@@ -103,9 +125,7 @@ constexpr std::array kMegatron{
     kEven,
     kPacked,
     kMaster,
-    TrainerRule{"--optimizer", "adam, adamw, sgd", "it has no other",
-                [](const PlanRequest& r) { return r.optimizer == OptimizerName::sgd || is_adam(r.optimizer); },
-                [](PlanRequest&, DType) {}},
+    kOptimizer<&OptimizerRow::megatron>,
     TrainerRule{"--recompute", "never, always, or the best by auto",
                 "it recomputes as many blocks of every stage, its first ones", same_for_all,
                 [](PlanRequest& r, DType) { r.recompute_extent = RecomputeExtent::first_blocks; }},
@@ -120,8 +140,7 @@ constexpr std::array kTorchTitan{
     TrainerRule{"--tied", "stage", "nobody there adds the gradients of weights that two stages share",
                 [](const PlanRequest& r) { return r.tied != TiedWeights::copies; },
                 [](PlanRequest& r, DType) { r.tied = TiedWeights::stage; }},
-    TrainerRule{"--optimizer", "adam, adamw", "it has no other",
-                [](const PlanRequest& r) { return is_adam(r.optimizer); }, [](PlanRequest&, DType) {}},
+    kOptimizer<&OptimizerRow::torchtitan>,
     kUniform,
     kFlush};
 

@@ -15,6 +15,7 @@
 #include "libprofile/core/index.h"
 #include "libprofile/core/json_reader.h"
 #include "libprofile/core/model/model_graph.h"
+#include "libprofile/core/optimizer_table.h"
 #include "libprofile/core/profile.h"
 #include "libprofile/core/units.h"
 
@@ -32,7 +33,6 @@ enum class RecomputePolicy {
   always,       ///< R for every micro-batch
   per_stage     ///< as each stage needs it: nothing, R, or some of its layers
 };
-enum class OptimizerName { sgd, adam, adamw, rmsprop, adagrad };
 /// In which types training keeps what the passes do not say (cost/README.md).
 enum class Precision {
   plain,     ///< weights, gradients and state in the type of the run
@@ -65,13 +65,6 @@ template <>
 struct EnumNames<plan::Shard> {
   static constexpr std::array table{std::pair{plan::Shard::none, "none"sv},
                                     std::pair{plan::Shard::optimizer, "optimizer"sv}};
-};
-template <>
-struct EnumNames<plan::OptimizerName> {
-  static constexpr std::array table{
-      std::pair{plan::OptimizerName::sgd, "sgd"sv}, std::pair{plan::OptimizerName::adam, "adam"sv},
-      std::pair{plan::OptimizerName::adamw, "adamw"sv}, std::pair{plan::OptimizerName::rmsprop, "rmsprop"sv},
-      std::pair{plan::OptimizerName::adagrad, "adagrad"sv}};
 };
 }  // namespace pp
 

@@ -8,6 +8,7 @@
 #include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/optimizer_table.h"
 #include "libprofile/estimate/layer_work.h"
 #include "libprofile/estimate/two_queues.h"
 
@@ -15,13 +16,6 @@ namespace pp::profile {
 namespace {
 
 constexpr std::int64_t kLargestAutomatic = 1024;
-
-/// Bytes of state per byte of parameters.
-struct Optimizer {
-  const char* name;
-  double state;
-};
-constexpr Optimizer kOptimizers[] = {{"sgd", 1}, {"adam", 2}, {"adamw", 2}, {"rmsprop", 1}, {"adagrad", 1}};
 
 TimeStat exactly(Seconds time) { return {time, time, time, 0}; }
 Bytes rounded(double bytes) { return Bytes(std::llround(bytes)); }
@@ -104,7 +98,7 @@ class Estimate {
       loss.forward_flops_per_sample = model_.loss.forward_flops;
     }
     choose_sizes(profile);
-    for (const Optimizer& optimizer : kOptimizers) profile.optimizers.push_back(update(profile, optimizer));
+    for (const OptimizerRow& row : kOptimizerRows) profile.optimizers.push_back(update(profile, row));
     profile.estimated = {"forward_s",   "backward_s",      "input_gradient_s", "weight_gradient_s",
                          "saved_bytes", "workspace_bytes", "update_s"};
     return options_.checkpoint == Checkpoint::blocks ? with_checkpoints(std::move(profile)) : profile;
@@ -225,12 +219,13 @@ class Estimate {
   }
 
   /// Reads and writes weights and state, reads the gradients and clears them.
-  OptimizerProfile update(const Profile& profile, const Optimizer& optimizer) const {
+  OptimizerProfile update(const Profile& profile, const OptimizerRow& optimizer) const {
     OptimizerProfile result;
-    result.name = optimizer.name;
-    result.state_bytes_per_parameter_byte = optimizer.state;
+    result.name = optimizer.text;
+    result.state_bytes_per_parameter_byte = state_ratio_of(optimizer.name);
     for (const LayerProfile& layer : profile.layers) result.parameters += trained_bytes(layer);
-    const double touched = (4 + 2 * optimizer.state) * static_cast<double>(result.parameters.value);
+    const double touched =
+        (4 + 2 * result.state_bytes_per_parameter_byte) * static_cast<double>(result.parameters.value);
     // Two points, as of a profile with parts, say what an update takes whatever its size.
     const auto time = [&](double bytes) {
       return exactly(options_.trainer.update +

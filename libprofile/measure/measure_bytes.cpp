@@ -17,7 +17,7 @@ namespace {
 /// do, and the timing of all.
 Seconds remaining_before(std::size_t next, const std::vector<MeasuredSize>& sizes,
                          const ProfileOptions& options) {
-  Seconds total = kOptimizers * budget_of_optimizer(options);
+  Seconds total = double{kMeasuredOptimizers.size()} * budget_of_optimizer(options);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     Seconds pass_time = sizes[i].pass_time;
     if (i >= next) {

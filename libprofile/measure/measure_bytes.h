@@ -19,7 +19,7 @@ inline StoppingRule rule_of_passes(const ProfileOptions& options) {
 
 /// Time for all updates of one optimizer.
 inline Seconds budget_of_optimizer(const ProfileOptions& options) { return options.budget_per_size / 4; }
-inline constexpr int kOptimizers = 2;
+inline constexpr std::array kMeasuredOptimizers{OptimizerName::sgd, OptimizerName::adamw};
 
 /// When updates have been timed enough that are timed together, `measurements` of which share the optimizer's
 /// budget.

@@ -209,8 +209,9 @@ MeasuredTimes measure_times(ProfiledDevices& devices, const Subject& subject, co
     const Seconds duration = clock.now() - start;
     measured.samples[visit->size].add(times, visit->kind);
     rounds.report(*visit, pass_seconds(times), duration);
-    subject.observer.progress("timing layers", rounds.done(),
-                              rounds.remaining() + kOptimizers * budget_of_optimizer(options));
+    subject.observer.progress(
+        "timing layers", rounds.done(),
+        rounds.remaining() + double{kMeasuredOptimizers.size()} * budget_of_optimizer(options));
   }
   measured.findings = interruptions(rounds, bytes.sizes.size(), reference, subject.observer);
   return measured;

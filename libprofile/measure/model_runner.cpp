@@ -77,7 +77,7 @@ ModelRunner::ModelRunner(const ResolvedModel& model, const ModelPart& part, Runn
       weights_(segment_.initial_weights(options_.seed, options_.dtype, device)),
       buffers_(segment_.initial_buffers(options_.dtype, device)),
       gradients_(segment_.empty_gradients()),
-      optimizer_(model::make_sgd({})),
+      optimizer_(std::make_unique<model::Optimizer>(OptimizerName::sgd, OptimizerSettings{{"momentum", 0}})),
       batches_(model, segment_, options_.micro_batch_sizes, options_.dtype, options_.sent, options_.seed,
                device) {
   for (std::size_t layer = 0; layer < gradients_.layers.size(); ++layer) {

@@ -28,9 +28,8 @@ using Ranges = std::vector<std::vector<UpdateRange>>;  // per device
 /// The updates of one optimizer.
 class UpdateTimes {
  public:
-  UpdateTimes(ProfiledDevices& devices, const Subject& subject,
-              const std::function<std::unique_ptr<model::Optimizer>()>& make)
-      : devices_(devices), subject_(subject), make_(make) {}
+  UpdateTimes(ProfiledDevices& devices, const Subject& subject, OptimizerName optimizer)
+      : devices_(devices), subject_(subject), optimizer_(optimizer) {}
 
   /// All parameters, in as many ranges of layers, on so many devices at once while the others idle; ranges
   /// without parameters are left out.
@@ -42,7 +41,7 @@ class UpdateTimes {
       const UpdateRange range{.begin = piece * layers / pieces, .end = (piece + 1) * layers / pieces};
       if (runner.trained_bytes(range) == Bytes(0)) continue;
       for (auto& own : std::span(ranges).first(static_cast<std::size_t>(devices)))
-        own.push_back({range.begin, range.end, make_()});
+        own.push_back({range.begin, range.end, make()});
     }
     time(devices_.whole(), ranges);
     std::vector<UpdatePoint> points;
@@ -57,7 +56,7 @@ class UpdateTimes {
     const ProfiledDevices::Runners& runners = devices_.parts().empty() ? devices_.whole() : devices_.parts();
     Ranges ranges(runners.size());
     for (std::size_t d = 0; d < runners.size(); ++d)
-      ranges[d].push_back({0, runners[d]->layers(), make_(), /*new_version=*/true});
+      ranges[d].push_back({0, runners[d]->layers(), make(), /*new_version=*/true});
     const UpdateRange& first = ranges.front().front();
     const Bytes parameters = runners.front()->trained_bytes(first);
     if (parameters == Bytes(0)) return std::nullopt;
@@ -66,6 +65,11 @@ class UpdateTimes {
   }
 
  private:
+  std::unique_ptr<model::Optimizer> make() const {
+    const double decay = optimizer_ == OptimizerName::adamw ? 0.01 : 0;
+    return std::make_unique<model::Optimizer>(optimizer_, OptimizerSettings{}, decay);
+  }
+
   /// Every device that has ranges, until enough is known of the first device's first one.
   void time(const ProfiledDevices::Runners& runners, Ranges& ranges) {
     const StoppingRule rule = rule_of_updates(subject_.options, kUpdateMeasurements);
@@ -93,14 +97,13 @@ class UpdateTimes {
 
   ProfiledDevices& devices_;
   const Subject& subject_;
-  const std::function<std::unique_ptr<model::Optimizer>()>& make_;
+  OptimizerName optimizer_;
 };
 
-OptimizerProfile measure_optimizer(const std::string& name, UpdateTimes times, double state_ratio,
-                                   int devices) {
+OptimizerProfile measure_optimizer(OptimizerName name, UpdateTimes times, int devices) {
   OptimizerProfile profile;
-  profile.name = name;
-  profile.state_bytes_per_parameter_byte = state_ratio;
+  profile.name = name_of(name);
+  profile.state_bytes_per_parameter_byte = state_ratio_of(name);
   for (int pieces = 1; pieces <= kUpdatePieces; pieces *= 2) {
     const std::vector<UpdatePoint> points = times.of_pieces(pieces, /*devices=*/1);
     profile.parts.insert(profile.parts.end(), points.begin(), points.end());
@@ -167,21 +170,18 @@ std::vector<OptimizerProfile> measure_updates(ProfiledDevices& devices, const Su
   for (const int layer : subject.part.layers)
     parameters += trained_bytes(subject.model, layer, subject.options.dtype);
   if (parameters == Bytes(0)) return {};
-  using Make = std::function<std::unique_ptr<model::Optimizer>()>;
-  const std::array<std::pair<std::string, Make>, kOptimizers> all{
-      {{"sgd", [] { return model::make_sgd({.momentum = 0.9}); }},
-       {"adamw", [] { return model::make_adamw({.weight_decay = 0.01}); }}}};
   std::vector<OptimizerProfile> measured;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& [name, make] = all[i];
-    subject.observer.progress("timing optimizers", static_cast<double>(i) / static_cast<double>(all.size()),
-                              static_cast<double>(all.size() - i) * budget_of_optimizer(subject.options));
+  constexpr auto kCount = static_cast<double>(kMeasuredOptimizers.size());
+  double done = 0;
+  for (const OptimizerName name : kMeasuredOptimizers) {
+    subject.observer.progress("timing optimizers", done / kCount,
+                              (kCount - done) * budget_of_optimizer(subject.options));
+    ++done;
     try {
-      measured.push_back(
-          measure_optimizer(name, {devices, subject, make}, make()->state_ratio(), devices.count()));
+      measured.push_back(measure_optimizer(name, {devices, subject, name}, devices.count()));
     } catch (const model::OutOfMemory&) {
-      subject.observer.warning("the state of " + name + " does not fit into the device's " +
-                               to_text(devices.account().limit()) +
+      subject.observer.warning("the state of " + std::string(name_of(name)) +
+                               " does not fit into the device's " + to_text(devices.account().limit()) +
                                ": left out of the profile; train with the other optimizer, or profile on more "
                                "memory");
     }

@@ -1,17 +1,9 @@
+// The state of an optimizer, and its steps over all weights, over those of a rule, or over pieces.
 #include "libprofile/model/optimizer.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_addcdiv.h>
-#include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/_foreach_div.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_sqrt.h>
-#include <ATen/ops/_fused_adagrad.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -82,146 +74,24 @@ void guarded_step(std::span<const at::Tensor> weights, std::span<const at::Tenso
                   });
 }
 
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {}
-
-  double state_ratio() const override { return options_.momentum != 0.0 ? 1.0 : 0.0; }
-  /// None without momentum: the kernel demands it.
-  std::vector<std::string> slot_names() const override {
-    if (options_.momentum == 0.0) return {};
-    return {"momentum_buffer"};
-  }
-  bool has_direction() const override { return options_.momentum != 0.0; }
-
- private:
-  void update(const Update& of, double learning_rate, bool first) const override {
-    const at::TensorList momenta = of.state.empty() ? at::TensorList() : of.state.front().tensors;
-    if (const at::Tensor& one = of.weights.front();
-        one.is_cpu() && at::isReducedFloatingType(one.scalar_type()))
-      return update_unfused(of, momenta, learning_rate, first);
-    at::_fused_sgd_(of.weights, of.gradients, momenta, decay(of), options_.momentum, learning_rate,
-                    options_.dampening, options_.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/first && !momenta.empty());  // without, LibTorch says that it ignores it
-  }
-  /// LibTorch 2.11's fused kernel leaves bfloat16 weights as they are on a CPU, all but the last few, and reads
-  /// their momenta as float32 (pytorch/pytorch#191763).
-  void update_unfused(const Update& of, at::TensorList momenta, double learning_rate, bool first) const {
-    OwnedTensors slopes = of.gradients.vec();
-    if (decay(of) != 0.0) slopes = at::_foreach_add(slopes, of.weights, decay(of));
-    if (!momenta.empty()) {
-      if (first) {
-        at::_foreach_copy_(momenta, slopes);
-      } else {
-        at::_foreach_mul_(momenta, options_.momentum);
-        at::_foreach_add_(momenta, slopes, 1 - options_.dampening);
-      }
-      slopes = options_.nesterov ? at::_foreach_add(slopes, momenta, options_.momentum) : momenta.vec();
-    }
-    at::_foreach_add_(of.weights, slopes, -learning_rate);
-  }
-  void go_on(const Update& of, double distance) const override {
-    at::_foreach_add_(of.weights, of.state[0].tensors, -distance);
-  }
-  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
-
-  SgdOptions options_;
-};
-
-enum class Decay { added_to_gradient, decoupled };
-
-class Adam final : public Optimizer {
- public:
-  Adam(const AdamOptions& options, Decay decay) : options_(options), decay_(decay) {}
-
-  double state_ratio() const override { return 2.0; }
-  std::vector<std::string> slot_names() const override { return {"exp_avg", "exp_avg_sq", "step"}; }
-  bool has_direction() const override { return true; }
-
- private:
-  void update(const Update& of, double learning_rate, bool /*first*/) const override {
-    const auto kernel = [&](auto&& fused) {
-      fused(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors,
-            /*max_exp_avg_sqs=*/at::TensorList(), of.state[2].tensors, learning_rate, options_.beta1,
-            options_.beta2, decay(of), options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
-    };
-    if (decay_ == Decay::decoupled) {
-      kernel([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
-    } else {
-      kernel([](const auto&... arguments) { at::_fused_adam_(arguments...); });
-    }
-  }
-  void go_on(const Update& of, double distance) const override {
-    const OwnedTensors roots = at::_foreach_sqrt(of.state[1].tensors);
-    at::_foreach_div_(roots, std::sqrt(1 - std::pow(options_.beta2, steps())));
-    at::_foreach_add_(roots, options_.epsilon);
-    if (decay_ == Decay::decoupled) at::_foreach_mul_(of.weights, 1 - distance * decay(of));
-    at::_foreach_addcdiv_(of.weights, of.state[0].tensors, roots,
-                          -distance / (1 - std::pow(options_.beta1, steps())));
-  }
-  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
-
-  AdamOptions options_;
-  Decay decay_;
-};
-
-/// There is no fused kernel for it.
-class Rmsprop final : public Optimizer {
- public:
-  explicit Rmsprop(const RmspropOptions& options) : options_(options) {}
-
-  double state_ratio() const override { return options_.momentum == 0.0 ? 1.0 : 2.0; }
-  std::vector<std::string> slot_names() const override {
-    if (options_.momentum == 0.0) return {"square_avg"};
-    return {"square_avg", "momentum_buffer"};
-  }
-  bool has_direction() const override { return options_.momentum != 0.0; }
-
- private:
-  void update(const Update& of, double learning_rate, bool /*first*/) const override {
-    OwnedTensors decayed;
-    if (decay(of) != 0.0) decayed = at::_foreach_add(of.gradients, of.weights, decay(of));
-    const at::TensorList slopes = decayed.empty() ? of.gradients : at::TensorList(decayed);
-    const OwnedTensors& squares = of.state[0].tensors;
-    at::_foreach_mul_(squares, options_.alpha);
-    at::_foreach_addcmul_(squares, slopes, slopes, 1 - options_.alpha);
-    const OwnedTensors roots = at::_foreach_sqrt(squares);
-    at::_foreach_add_(roots, options_.epsilon);
-    if (options_.momentum == 0.0) {
-      at::_foreach_addcdiv_(of.weights, slopes, roots, -learning_rate);
-      return;
-    }
-    const OwnedTensors& momenta = of.state[1].tensors;
-    at::_foreach_mul_(momenta, options_.momentum);
-    at::_foreach_addcdiv_(momenta, slopes, roots, 1);
-    at::_foreach_add_(of.weights, momenta, -learning_rate);
-  }
-  void go_on(const Update& of, double distance) const override {
-    at::_foreach_add_(of.weights, of.state[1].tensors, -distance);
-  }
-  double decay(const Update& of) const { return of.decays ? options_.weight_decay : 0.0; }
-
-  RmspropOptions options_;
-};
-
-class Adagrad final : public Optimizer {
- public:
-  explicit Adagrad(const AdagradOptions& options) : options_(options) {}
-
-  double state_ratio() const override { return 1.0; }
-  std::vector<std::string> slot_names() const override { return {"sum", "step"}; }
-
- private:
-  void update(const Update& of, double learning_rate, bool /*first*/) const override {
-    at::_fused_adagrad_(of.weights, of.gradients, of.state[0].tensors, of.state[1].tensors, learning_rate,
-                        options_.lr_decay, of.decays ? options_.weight_decay : 0.0, options_.epsilon,
-                        /*maximize=*/false);
-  }
-
-  AdagradOptions options_;
-};
-
 }  // namespace
+
+Optimizer::Optimizer(OptimizerName name, const OptimizerSettings& given, double weight_decay)
+    : name_(name),
+      settings_(settings_of(name, given)),
+      weight_decay_(weight_decay),
+      slots_(slots_of(name, given)) {}
+
+std::vector<std::string> Optimizer::slot_names() const {
+  std::vector<std::string> names;
+  for (const OptimizerSlotRow& slot : slots_) names.emplace_back(slot.name);
+  return names;
+}
+
+detail::OptimizerUpdate Optimizer::all(std::span<const at::Tensor> weights,
+                                       std::span<const at::Tensor> gradients, double rate) const {
+  return {list(weights), list(gradients), state_, settings_, weight_decay_, rate, steps_};
+}
 
 void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Tensor> gradients,
                      double learning_rate, std::span<const at::Tensor> before) {
@@ -233,17 +103,18 @@ void Optimizer::step(std::span<const at::Tensor> weights, std::span<const at::Te
     for (const OptimizerSlot& slot : state_) {
       if (slot.name == "step") at::_foreach_add_(slot.tensors, 1);
     }
-    by_rules({list(weights), list(gradients), state_}, before,
-             [&](const Update& of, std::span<const at::Tensor> from, double factor) {
-               if (from.empty()) return update(of, factor * learning_rate, first);
-               update_copies(of, from, factor * learning_rate, first);
-             });
+    Update of = all(weights, gradients, learning_rate);
+    of.first = first;
+    by_rules(of, before, [&](const Update& some, std::span<const at::Tensor> from) {
+      if (from.empty()) return detail::arithmetic_of(name_).step(some);
+      update_copies(some, from);
+    });
   });
 }
 
 template <class Part>
 void Optimizer::by_rules(const Update& all, std::span<const at::Tensor> before, const Part& part) const {
-  if (rules_.empty()) return part(all, before, 1.0);
+  if (rules_.empty()) return part(all, before);
   if (rules_.size() != all.weights.size())
     throw Error(ErrorKind::internal, "got " + std::to_string(rules_.size()) + " rules for " +
                                          std::to_string(all.weights.size()) + " weights");
@@ -258,13 +129,14 @@ void Optimizer::by_rules(const Update& all, std::span<const at::Tensor> before, 
       if (!before.empty()) from.push_back(before[i]);
       for (std::size_t s = 0; s < slots.size(); ++s) slots[s].tensors.push_back(all.state[s].tensors[i]);
     }
-    part(Update{weights, gradients, slots, rule.decays}, from, rule.rate_factor);
+    part(Update{weights, gradients, slots, settings_, rule.decays ? all.decay : 0.0,
+                rule.rate_factor * all.rate, all.steps, all.first},
+         from);
   }
 }
 
 // A device that works on whole tensors at once has nothing from pieces.
-void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> before, double learning_rate,
-                              bool first) const {
+void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> before) const {
   const std::int64_t most = all.weights.front().is_cpu() ? piece_elements(all.weights.front().itemsize())
                                                          : std::numeric_limits<std::int64_t>::max();
   OwnedTensors copied, weights, gradients;
@@ -278,7 +150,8 @@ void Optimizer::update_copies(const Update& all, std::span<const at::Tensor> bef
   };
   const auto end_piece = [&] {
     at::_foreach_copy_(weights, copied);
-    update({weights, gradients, slots, all.decays}, learning_rate, first);
+    detail::arithmetic_of(name_).step(
+        {weights, gradients, slots, settings_, all.decay, all.rate, all.steps, all.first});
     begin_piece();
   };
   const auto add = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
@@ -312,11 +185,11 @@ void Optimizer::set_state(std::vector<OptimizerSlot> state) {
 }
 
 void Optimizer::make_state(std::span<const at::Tensor> weights) {
-  for (const std::string& name : slot_names()) {
-    OptimizerSlot& slot = state_.emplace_back(OptimizerSlot{name});
+  for (const OptimizerSlotRow& row : slots_) {
+    OptimizerSlot& slot = state_.emplace_back(OptimizerSlot{std::string(row.name)});
     for (const at::Tensor& weight : weights) {
-      slot.tensors.push_back(name == "step" ? at::zeros({}, weight.detach().options().dtype(at::kFloat))
-                                            : at::zeros_like(weight.detach()));
+      slot.tensors.push_back(row.name == "step" ? at::zeros({}, weight.detach().options().dtype(at::kFloat))
+                                                : at::zeros_like(weight.detach()));
     }
   }
 }
@@ -325,26 +198,11 @@ void Optimizer::predict(std::span<const at::Tensor> weights, std::span<const at:
                         double distance) const {
   guarded_step(predicted, weights, [&] {
     at::_foreach_copy_(list(predicted), list(weights));
-    if (!has_direction() || state_.empty() || distance == 0.0) return;
-    by_rules({list(predicted), {}, state_}, {},
-             [&](const Update& of, std::span<const at::Tensor> /*before*/, double factor) {
-               if (factor != 0.0) go_on(of, factor * distance);
-             });
+    if (!has_direction(name_, settings_) || state_.empty() || distance == 0.0) return;
+    by_rules(all(predicted, {}, distance), {}, [&](const Update& of, std::span<const at::Tensor> /*before*/) {
+      if (of.rate != 0.0) detail::arithmetic_of(name_).go_on(of);
+    });
   });
-}
-
-std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) { return std::make_unique<Sgd>(options); }
-std::unique_ptr<Optimizer> make_adam(const AdamOptions& options) {
-  return std::make_unique<Adam>(options, Decay::added_to_gradient);
-}
-std::unique_ptr<Optimizer> make_adamw(const AdamOptions& options) {
-  return std::make_unique<Adam>(options, Decay::decoupled);
-}
-std::unique_ptr<Optimizer> make_rmsprop(const RmspropOptions& options) {
-  return std::make_unique<Rmsprop>(options);
-}
-std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
-  return std::make_unique<Adagrad>(options);
 }
 
 }  // namespace pp::model

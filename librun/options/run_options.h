@@ -81,11 +81,9 @@ struct RunOptions : ExecutionOptions {
   /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
   /// schedules only.
   std::optional<double> clip_norm;
-  double weight_decay = 0.0;  ///< adamw: taken off the weights; the others: added to the gradient
-  WeightRules rules;          ///< weights without decay, and with a learning rate of their own
-  /// Settings that only some optimizers have (options/optimizer.h), and are given to no other.
-  std::optional<double> momentum, beta1, beta2, alpha, epsilon, lr_decay;
-  bool nesterov = false;  ///< sgd
+  double weight_decay = 0.0;    ///< adamw: taken off the weights; the others: added to the gradient
+  WeightRules rules;            ///< weights without decay, and with a learning rate of their own
+  OptimizerSettings optimizer;  ///< those that the plan's optimizer has
   /// Decided by all workers together before any of them updates; synchronous schedules only. Unset: a loss that
   /// is not finite, seen when the step is over, is the run's failure.
   std::optional<OnNan> on_nan;

@@ -10,7 +10,6 @@
 #include "libprofile/device/machine.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/data/model_data.h"
-#include "librun/options/optimizer_settings.h"
 #include "librun/options/settings.h"
 #include "librun/setup/check_setup.h"
 #include "librun/setup/checks.h"
@@ -113,13 +112,14 @@ void check_accumulation(const plan::Plan& plan, const RunOptions& options) {
              "synchronous schedule");
 }
 
-void check_prediction(const plan::Plan& plan, const OptimizerState& optimizer) {
-  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || optimizer.has_direction) return;
-  const bool could = plan.training.optimizer != plan::OptimizerName::adagrad;
+void check_prediction(const plan::Plan& plan, const RunOptions& options) {
+  const OptimizerName optimizer = plan.training.optimizer;
+  if (plan.schedule.weight_policy != plan::WeightPolicy::predict || has_direction(optimizer, options.optimizer))
+    return;
+  const bool could = std::ranges::any_of(row_of(optimizer).slots, &OptimizerSlotRow::is_direction);
   refuse(ErrorKind::usage,
-         "weight policy predict follows the optimizer's momentum, and " +
-             std::string(name_of(plan.training.optimizer)) + " has none" +
-             (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
+         "weight policy predict follows the optimizer's momentum, and " + std::string(name_of(optimizer)) +
+             " has none" + (could ? " at momentum 0; give --momentum" : "; plan with --optimizer sgd or adam"));
 }
 
 /// Nothing of it is there: one GPU has a whole stage, whole samples, and products in the type of its weights.
@@ -407,11 +407,11 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   if (options.cuda_graphs) check_cuda_graphs(plan, setup.devices, placement);
   setup.cores = cores_of_workers(setup.devices, placement);
   const std::int64_t samples = set_data(setup, options);
-  const OptimizerState optimizer = optimizer_state(plan.training.optimizer, options);
-  check_prediction(plan, optimizer);
-  check_swapped(plan, setup.model, options, placement, optimizer.ratio);
+  const double state_ratio = state_ratio_of(plan.training.optimizer, options.optimizer);
+  check_prediction(plan, options);
+  check_swapped(plan, setup.model, options, placement, state_ratio);
   check_host_memory(least_host_memory(plan, setup.model, setup.devices, bytes_in_memory(setup, samples),
-                                      copies_of(plan, optimizer.ratio), placement),
+                                      copies_of(plan, state_ratio), placement),
                     profile::available_memory());
   // A stream whose replicas share the micro-batches of a step takes no turns of steps.
   const bool turns = setup.streams && plan.training.micro_batches == 1;

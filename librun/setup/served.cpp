@@ -6,7 +6,6 @@
 
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/error.h"
-#include "librun/options/optimizer_settings.h"
 #include "librun/options/settings.h"
 
 namespace pp::run {
@@ -60,17 +59,17 @@ void check_optimizer(const plan::Plan& plan, const RunOptions& options) {
   const WeightPolicy policy = plan.schedule.weight_policy;
   const auto optimizer = plan.training.optimizer;
   const std::string name(name_of(optimizer));
-  if (policy == WeightPolicy::downpour && optimizer != plan::OptimizerName::sgd &&
-      optimizer != plan::OptimizerName::adagrad)
+  if (policy == WeightPolicy::downpour && optimizer != OptimizerName::sgd &&
+      optimizer != OptimizerName::adagrad)
     refuse(ErrorKind::usage, "schedule downpour: its server runs sgd or adagrad, the plan's optimizer is " +
                                  name + "; plan with --optimizer sgd or adagrad");
   if (policy != WeightPolicy::ssp && policy != WeightPolicy::hogwild) return;
-  if (optimizer != plan::OptimizerName::sgd)
+  if (optimizer != OptimizerName::sgd)
     refuse(ErrorKind::usage, "schedule " + plan.schedule.name +
                                  ": updates are plain gradient descent, the plan's "
                                  "optimizer is " +
                                  name + "; plan with --optimizer sgd");
-  if (optimizer_state(optimizer, options).ratio > 0)
+  if (state_ratio_of(optimizer, options.optimizer) > 0)
     refuse(ErrorKind::usage, "schedule " + plan.schedule.name +
                                  ": updates are plain gradient descent, without momentum; give --momentum 0");
 }

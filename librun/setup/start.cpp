@@ -10,7 +10,6 @@
 #include "libprofile/core/text.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/checkpoint/weight_files.h"
-#include "librun/options/optimizer_settings.h"
 
 namespace pp::run {
 
@@ -41,7 +40,9 @@ Start resume(const plan::Plan& plan, const RunOptions& options, const Setup& set
   const std::vector<ModelTensor> wanted = model_tensors(setup.model, plan.training.dtype);
   start.weights = files_of(found, kWeights);
   const std::vector<fs::path> optimizer = files_of(found, kOptimizer);
-  std::vector<std::string> slots = optimizer_state(plan.training.optimizer, options).slots;
+  std::vector<std::string> slots;
+  for (const OptimizerSlotRow& slot : slots_of(plan.training.optimizer, options.optimizer))
+    slots.emplace_back(slot.name);
   const bool mixed = plan.training.precision == plan::Precision::mixed;
   if (mixed) slots.emplace_back(kMaster);
   const SafetensorsFile weights(start.weights, start.read), state(optimizer, start.read);
@@ -236,9 +237,15 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   } else if (!options.checkpoint.empty()) {
     settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.steps()), "step");
   }
-  for (const auto& [name, value] : optimizer_settings(plan.training.optimizer, options))
-    settings[std::string(name)] = value;
-  if (options.nesterov) settings["nesterov"] = true;
+  const OptimizerSettings optimizer = settings_of(plan.training.optimizer, options.optimizer);
+  for (const OptimizerSetting& setting : row_of(plan.training.optimizer).settings) {
+    const double value = *optimizer.find(setting.name)->second;
+    if (setting.range != OptimizerSetting::Range::flag) {
+      settings[std::string(setting.name)] = value;
+    } else if (value != 0) {
+      settings[std::string(setting.name)] = true;
+    }
+  }
   return settings;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "librun/options/optimizer.h"
-
 namespace pp::run {
 
 Serving::Serving(WorkerState& state, Stage& stage) : state_(state), stage_(stage) {
@@ -20,7 +18,10 @@ Serving::Serving(WorkerState& state, Stage& stage) : state_(state), stage_(stage
   }
   replica_.emplace(*job.server, place, periods);
   if (!keeps_server()) return;
-  const auto own_optimizer = [&] { return make_optimizer(job.plan.training.optimizer, job.options); };
+  const auto own_optimizer = [&] {
+    return std::make_unique<model::Optimizer>(job.plan.training.optimizer, job.options.optimizer,
+                                              job.options.weight_decay);
+  };
   job.server->open(
       make_store(job.plan.schedule.weight_policy, stage, static_cast<int>(replicas.size()), own_optimizer));
   const at::Tensor weights = stage.flat_weights();

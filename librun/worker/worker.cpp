@@ -11,7 +11,6 @@
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/model/errors.h"
-#include "librun/options/optimizer.h"
 #include "librun/worker/located.h"
 
 namespace pp::run {
@@ -151,7 +150,8 @@ StageOptions Worker::options_of(StageId id) const {
   options.device = state_.device;
   options.seed = job.options.seed;
   if (!job.inference) {
-    options.optimizer = make_optimizer(job.plan.training.optimizer, job.options);
+    options.optimizer = std::make_unique<model::Optimizer>(job.plan.training.optimizer, job.options.optimizer,
+                                                           job.options.weight_decay);
     options.rules = job.options.rules;
     options.policy = job.plan.schedule.weight_policy;
     options.per_update = job.plan.training.micro_batches;

@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,13 +68,14 @@ def main(arguments: list[str]) -> int:
 
 def run(options: argparse.Namespace) -> None:
     require_torch("import-torch")
-    from . import factory, importer
+    from . import factory, importer, operations
     from .document import indented, marked, write_whole
     from .weights import encode
     if options.plan_only and options.weights is not None:
         raise Refused("--plan-only with --weights: without weights nothing is there to write; leave one of the two out")
     if options.file is None:
         raise Refused("-o FILE is missing: where to write the model")
+    tool = operations.find_tool()
     if options.weights is None and not options.plan_only:
         options.weights = os.path.splitext(options.file)[0] + ".safetensors"
     for place, flag in ((options.file, "-o"), (options.weights, "--weights")):
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
     progress("tracing it" + ("" if options.plan_only else ", and checking what was traced against it"))
     imported = importer.import_module(module, examples, name, options.loss, options.group, options.output,
                                       options.plan_only)
-    check_with_tool(imported.document, find_tool())
+    check_with_tool(imported.document, tool)
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights | imported.kept, imported.further))
@@ -102,17 +102,9 @@ def run(options: argparse.Namespace) -> None:
     write_whole(options.file, (indented(imported.document) + "\n").encode())
 
 
-def find_tool() -> str | None:
-    """pp-profile of the PATH, or of a build of this checkout."""
-    built = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/pp-profile"
-    return shutil.which("pp-profile") or (str(built) if built.exists() else None)
-
-
-def check_with_tool(document: dict[str, Any], tool: str | None) -> None:
+def check_with_tool(document: dict[str, Any], tool: str) -> None:
     """What pp-profile, and pp-run with the same words, would refuse later."""
     from .document import line
-    if tool is None:
-        return
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "model.json").write_text(line(document))
         done = subprocess.run([tool, "models", "model.json", "-o", os.devnull], cwd=folder, capture_output=True, text=True)

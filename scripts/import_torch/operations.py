@@ -1,16 +1,34 @@
-"""The table of operations, as the programs have it: `pp-profile models --ops --json > scripts/import_torch/operations.json`
-makes the file anew; a test compares the two."""
+"""The table of operations, which pp-profile is asked for."""
 
 import functools
 import json
+import os
 import pathlib
+import shutil
+import subprocess
+import sys
 from typing import Any
+
+from .refused import Refused
+
+
+@functools.cache
+def find_tool() -> str:
+    """pp-profile of the PATH, beside this Python, or of a build of this checkout."""
+    built = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin"
+    for folders in (None, os.path.dirname(sys.executable), str(built)):
+        if (found := shutil.which("pp-profile", path=folders)) is not None:
+            return found
+    raise Refused("pp-profile is not in the PATH, and knows which operations there are; add its folder, or build it "
+                  "(cmake --build --preset release --target pp-profile)")
 
 
 @functools.cache
 def table() -> dict[str, dict[str, Any]]:
-    rows = json.loads((pathlib.Path(__file__).parent / "operations.json").read_text())
-    return {row["name"]: row for row in rows}
+    done = subprocess.run([find_tool(), "models", "--ops", "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Refused(f"{find_tool()} models --ops --json: {done.stderr.strip()}")
+    return {row["name"]: row for row in json.loads(done.stdout)}
 
 
 def completed(op: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ struct Job {
 };
 
 std::vector<Job> jobs() {
-  const PlanSpec flush{.cuts = {2}, .optimizer = pp::plan::OptimizerName::adamw};
+  const PlanSpec flush{.cuts = {2}, .optimizer = pp::OptimizerName::adamw};
   PlanSpec other = flush;
   other.cuts = {1};
   other.schedule = "gpipe";
@@ -83,7 +83,7 @@ TEST_SUITE("apps/kill") {
       CAPTURE(job.name);
       const RunFolder folder(job.plan);
       folder.write_plan("other.json", job.other);
-      const bool adam = job.plan.optimizer == pp::plan::OptimizerName::adamw;
+      const bool adam = job.plan.optimizer == pp::OptimizerName::adamw;
       const auto arguments = [&](const std::string& plan, const std::string& weights) {
         Arguments all = training(plan, weights);
         if (adam) all.erase(std::ranges::find(all, "--momentum"), std::ranges::find(all, "--save-weights"));

@@ -189,9 +189,9 @@ TEST_SUITE("librun/check") {
             o.steps = 8;
             o.warmup_steps = 8;
           }) == "warmup_steps = 8: must be below the 8 steps of the training");
-    CHECK(refused_options([](auto& o) { o.momentum = 1; }) == "momentum = 1: must be in [0, 1)");
-    CHECK(refused_options([](auto& o) { o.epsilon = 0; }) == "epsilon = 0: must be above 0");
-    CHECK(refused_options([](auto& o) { o.lr_decay = -1; }) == "lr_decay = -1: must be 0 or more");
+    CHECK(refused_options([](auto& o) { o.optimizer["momentum"] = 1; }) == "momentum = 1: must be in [0, 1)");
+    CHECK(refused_options([](auto& o) { o.optimizer["epsilon"] = 0; }) == "epsilon = 0: must be above 0");
+    CHECK(refused_options([](auto& o) { o.optimizer["lr_decay"] = -1; }) == "lr_decay = -1: must be 0 or more");
     CHECK(refused_options([](auto& o) { o.accumulate = 0; }) == "accumulate = 0: must be at least 1");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "stall_timeout = 0: must be above 0");
@@ -209,31 +209,31 @@ TEST_SUITE("librun/check") {
   }
 
   TEST_CASE("settings that the plan's optimizer does not have are refused, not ignored") {
-    const auto refused = [](plan::OptimizerName optimizer, auto change) {
+    const auto refused = [](OptimizerName optimizer, auto change) {
       PlanSpec spec = small();
       spec.optimizer = optimizer;
       run::RunOptions options = synthetic();
       change(options);
       return refusal(make_plan(spec), options).first;
     };
-    using enum plan::OptimizerName;
-    CHECK(refused(sgd, [](auto& o) { o.beta1 = 0.8; }) ==
-          "--beta1: the plan's optimizer sgd has --momentum; leave it out, or plan with --optimizer adam or "
-          "adamw");
-    CHECK(refused(adamw, [](auto& o) { o.momentum = 0.9; }) ==
+    using enum OptimizerName;
+    CHECK(refused(sgd, [](auto& o) { o.optimizer["beta1"] = 0.8; }) ==
+          "--beta1: the plan's optimizer sgd has --momentum, --nesterov; leave it out, or plan with "
+          "--optimizer adam or adamw");
+    CHECK(refused(adamw, [](auto& o) { o.optimizer["momentum"] = 0.9; }) ==
           "--momentum: the plan's optimizer adamw has --beta1, --beta2, --epsilon; leave it out, or plan with "
           "--optimizer sgd or rmsprop");
-    CHECK(refused(rmsprop, [](auto& o) { o.lr_decay = 0.1; }) ==
+    CHECK(refused(rmsprop, [](auto& o) { o.optimizer["lr_decay"] = 0.1; }) ==
           "--lr-decay: the plan's optimizer rmsprop has --momentum, --alpha, --epsilon; leave it out, or plan "
           "with --optimizer adagrad");
     CHECK(refused(adam, [](auto& o) {
-            o.nesterov = true;
+            o.optimizer["nesterov"] = 1;
           }).starts_with("--nesterov: the plan's optimizer adam "));
     CHECK(refused(sgd, [](auto& o) {
-            o.nesterov = true;
-            o.momentum = 0;
+            o.optimizer["nesterov"] = 1;
+            o.optimizer["momentum"] = 0;
           }) == "--nesterov: needs a momentum above 0, found 0; leave one of the two out");
-    CHECK(refused(adagrad, [](auto& o) { o.epsilon = 1e-6; }) == "accepted");
+    CHECK(refused(adagrad, [](auto& o) { o.optimizer["epsilon"] = 1e-6; }) == "accepted");
   }
 
   TEST_CASE("the optimizer's state is divided where replicas update together, in one order") {
@@ -290,11 +290,11 @@ TEST_SUITE("librun/check") {
     spec.micro_batches = 1;
     run::RunOptions options = synthetic();
     CHECK(refusal(make_plan(spec), options).first == "accepted");
-    options.momentum = 0;
+    options.optimizer["momentum"] = 0;
     CHECK(refusal(make_plan(spec), options).first ==
           "weight policy predict follows the optimizer's momentum, and sgd has none at momentum 0; give "
           "--momentum");
-    spec.optimizer = plan::OptimizerName::adagrad;
+    spec.optimizer = OptimizerName::adagrad;
     CHECK(refusal(make_plan(spec), synthetic()).first ==
           "weight policy predict follows the optimizer's momentum, and adagrad has none; plan with --optimizer "
           "sgd or adam");

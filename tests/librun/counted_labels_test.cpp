@@ -152,7 +152,7 @@ run::RunOptions options_of(const TestFolder& folder) {
   options.data = folder.path().string();
   options.epochs = 1;
   options.learning_rate = kRate;
-  options.momentum = 0;
+  options.optimizer["momentum"] = 0;
   options.shuffle = false;
   return options;
 }

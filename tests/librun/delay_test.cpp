@@ -24,7 +24,7 @@ run::RunOptions two_epochs() {
   options.synthetic_samples = 48;  // 12 mini-batches of 4 in each epoch
   options.epochs = 2;
   options.learning_rate = 0.1;
-  options.momentum = 0.9;
+  options.optimizer["momentum"] = 0.9;
   options.evaluate = false;
   return options;
 }
@@ -62,7 +62,7 @@ struct Number {
 /// and floor(k/2) = 0, 0, 1 backward, over T and rounded up.
 std::array<Number, 3> predicted_by_hand(const plan::Plan& plan, const run::RunOptions& options) {
   const auto per_update = static_cast<std::size_t>(plan.training.micro_batches);
-  const bool adam = plan.training.optimizer == plan::OptimizerName::adam;
+  const bool adam = plan.training.optimizer == OptimizerName::adam;
   const double rate = options.learning_rate;
   const ResolvedModel model = resolve(plan.model);
   const run::MemoryDataset data = run::make_synthetic(model, options.synthetic_samples, options.seed,
@@ -113,11 +113,11 @@ void check_recursion(plan::WeightPolicy policy, int micro_batches, const std::ve
   run::RunOptions options = two_epochs();
   options.synthetic_samples = 50;         // 13 mini-batches of 4, the last one has 2 ...
   options.drop_last = micro_batches > 1;  // ... which four micro-batches cannot share
-  for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+  for (const auto optimizer : {OptimizerName::sgd, OptimizerName::adamw}) {
     spec.optimizer = optimizer;
-    const bool sgd = optimizer == plan::OptimizerName::sgd;
+    const bool sgd = optimizer == OptimizerName::sgd;
     options.learning_rate = sgd ? 0.1 : 0.01;
-    options.momentum = sgd ? std::optional(0.9) : std::nullopt;
+    options.optimizer["momentum"] = sgd ? std::optional(0.9) : std::nullopt;
     const plan::Plan plan = make_plan(spec);
     const test::Trained expected = test::train_versions(plan, options);
     const test::Run found = test::run_plan(plan, options);
@@ -253,10 +253,9 @@ TEST_SUITE("librun/delay") {
   }
 
   TEST_CASE("rows 22, 23: SpecTrain's and XPipe's recursions by hand, with momentum and Adam") {
-    for (const auto& [schedule, micro_batches, optimizer] :
-         {std::tuple{"spectrain", 1, plan::OptimizerName::sgd},
-          {"xpipe", 2, plan::OptimizerName::sgd},
-          {"xpipe", 2, plan::OptimizerName::adam}}) {
+    for (const auto& [schedule, micro_batches, optimizer] : {std::tuple{"spectrain", 1, OptimizerName::sgd},
+                                                             {"xpipe", 2, OptimizerName::sgd},
+                                                             {"xpipe", 2, OptimizerName::adam}}) {
       CAPTURE(schedule);
       PlanSpec spec{.model = test::product(),
                     .cuts = {1, 2},
@@ -268,7 +267,7 @@ TEST_SUITE("librun/delay") {
       run::RunOptions options = two_epochs();
       options.synthetic_samples = 24 * micro_batches;
       options.learning_rate = 0.02;
-      options.momentum = optimizer == plan::OptimizerName::adam ? std::nullopt : std::optional(0.8);
+      options.optimizer["momentum"] = optimizer == OptimizerName::adam ? std::nullopt : std::optional(0.8);
       options.shuffle = false;
       const plan::Plan plan = make_plan(spec);
       const std::array<Number, 3> expected = predicted_by_hand(plan, options);
@@ -295,11 +294,12 @@ TEST_SUITE("librun/delay") {
       PlanSpec spec = streamed(4, {2, 4, 6});
       spec.schedule = "xpipe";
       spec.mini_batch = spec.micro_batches = micro_batches;
-      for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+      for (const auto optimizer : {OptimizerName::sgd, OptimizerName::adamw}) {
         spec.optimizer = optimizer;
         run::RunOptions options = two_epochs();
         options.synthetic_samples = 20 * micro_batches;
-        if (optimizer != plan::OptimizerName::sgd) options.momentum.reset(), options.learning_rate = 0.01;
+        if (optimizer != OptimizerName::sgd)
+          options.optimizer["momentum"].reset(), options.learning_rate = 0.01;
         const plan::Plan plan = make_plan(spec);
         const test::Trained expected = test::train_versions(plan, options);
         const test::Run found = test::run_plan(plan, options);
@@ -340,7 +340,7 @@ TEST_SUITE("librun/delay") {
     options.synthetic_samples = 24;
     options.epochs = 1;
     options.learning_rate = 0.05;
-    options.momentum = 0;
+    options.optimizer["momentum"] = 0;
     options.shuffle = false;
     options.evaluate = false;
     const ResolvedModel model = resolve(plan.model);

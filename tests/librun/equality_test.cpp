@@ -112,8 +112,8 @@ TEST_SUITE("librun/equality") {
       CHECK(whole.back() < 0.9 * whole.front());
       CHECK(half.back() == doctest::Approx(whole.back()).epsilon(tolerance));
     };
-    using enum plan::OptimizerName;
-    for (const plan::OptimizerName optimizer : {sgd, adam, adamw, rmsprop, adagrad})
+    using enum OptimizerName;
+    for (const OptimizerName optimizer : {sgd, adam, adamw, rmsprop, adagrad})
       check({.model = test::mlp(2), .cuts = {2}, .optimizer = optimizer}, 40, 0.05, 0.05);
     for (const std::string model :
          {"lenet5:image=12", "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0",

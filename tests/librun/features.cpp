@@ -94,7 +94,7 @@ Feature type(std::string name, DType dtype, std::optional<Autocast> autocast = {
           dtype != DType::bfloat16 && !autocast};
 }
 
-Feature optimizer(plan::OptimizerName name) {
+Feature optimizer(OptimizerName name) {
   return {std::string(name_of(name)), [=](Training& t) { t.spec.optimizer = name; }};
 }
 
@@ -205,7 +205,7 @@ const std::vector<Refused>& refused() {
 }  // namespace
 
 const std::vector<Axis>& axes() {
-  using enum plan::OptimizerName;
+  using enum OptimizerName;
   using plan::Shard;
   static const std::vector<Axis> all{
       {"model",
@@ -283,7 +283,7 @@ const std::vector<Axis>& axes() {
         type("autocast to float16", DType::float32, Autocast::float16)}},
       {"optimizer",
        {{"sgd"},
-        {"nesterov", [](Training& t) { t.options.nesterov = true; }},
+        {"nesterov", [](Training& t) { t.options.optimizer["nesterov"] = 1; }},
         optimizer(adam),
         optimizer(adamw),
         optimizer(rmsprop),

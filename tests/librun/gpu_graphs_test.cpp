@@ -78,7 +78,7 @@ TEST_SUITE("gpu/librun/graphs") {
                       "transformer:layers=2,width=16,heads=2,vocabulary=20,sequence=8,dropout=0,tied=1")};
     CHECK(check_equal(text).replayed == 12);
     text.cuts = {3};
-    text.optimizer = plan::OptimizerName::adam;
+    text.optimizer = OptimizerName::adam;
     CHECK(check_equal(text).replayed == 24);
     run::RunOptions half = short_run();
     half.autocast = Autocast::bfloat16;

@@ -79,7 +79,7 @@ Masters train_by_loop(const plan::Plan& plan, const run::RunOptions& options) {
     const Tensors halves = pp::test::flat(weights);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       at::Tensor& master = masters.last[i];
-      if (plan.training.optimizer == plan::OptimizerName::sgd) {
+      if (plan.training.optimizer == OptimizerName::sgd) {
         const at::Tensor slope = sums[i] + decay * master;
         first[i] = step == 0 ? slope : 0.9 * first[i] + slope;
         master = master - rate * first[i];
@@ -128,7 +128,7 @@ plan::Plan planned(const Profile& profile, int replicas) {
   request.micro_batches = replicas;
   request.mini_batch = replicas * static_cast<int>(profile.micro_batch_sizes.front());
   request.schedule = "data-parallel";
-  request.optimizer = plan::OptimizerName::adam;
+  request.optimizer = OptimizerName::adam;
   request.precision = plan::Precision::mixed;
   request.shard = plan::ShardChoice::optimizer;
   request.replicas = std::vector<int>{replicas};
@@ -143,7 +143,7 @@ TEST_SUITE("librun/mixed") {
   // updated, in bfloat16 would lose most of these steps: 0.01 times a gradient is below half a unit of a
   // weight.
   TEST_CASE("masters move as those of the plain loop, and weights are their rounded values") {
-    for (const plan::OptimizerName optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adamw}) {
+    for (const OptimizerName optimizer : {OptimizerName::sgd, OptimizerName::adamw}) {
       const plan::Plan plan =
           mixed_plan({.model = pp::test::regression(), .cuts = {2}, .mini_batch = 8, .optimizer = optimizer});
       run::RunOptions options = options_of(6);

@@ -57,12 +57,12 @@ run::RunOptions options_of(const TestFolder& folder, std::optional<run::OnNan> o
 
 std::vector<PlanSpec> specs() {
   std::vector<PlanSpec> all;
-  all.push_back({.model = test::mlp(4), .cuts = {2, 5}, .optimizer = plan::OptimizerName::adam});
+  all.push_back({.model = test::mlp(4), .cuts = {2, 5}, .optimizer = OptimizerName::adam});
   all.push_back({.model = test::mlp(4), .cuts = {2, 5}, .schedule = "zb-h1"});
   all.push_back({.model = test::mlp(4), .cuts = {4}, .replicas = {2, 1}, .schedule = "gpipe"});
   all.push_back({.model = test::shared_mlp(), .cuts = {3, 7}, .schedule = "gpipe"});
   // A step that left a trace would show in the running statistics and Adam's count of steps.
-  all.push_back({.model = test::residual_net(), .cuts = {5}, .optimizer = plan::OptimizerName::adam});
+  all.push_back({.model = test::residual_net(), .cuts = {5}, .optimizer = OptimizerName::adam});
   return all;
 }
 

@@ -33,7 +33,7 @@ run::RunOptions frames_run(int frames) {
   options.synthetic_drift = 0.002;
   options.epochs = 1;
   options.learning_rate = 0.02;
-  options.momentum = 0;
+  options.optimizer["momentum"] = 0;
   options.evaluate = false;
   return options;
 }
@@ -160,7 +160,7 @@ TEST_SUITE("librun/partime") {
     const plan::Plan plan = frames_plan(test::mlp(2), {}, DType::float32);
     run::RunOptions options = frames_run(30);
     options.synthetic_drift = 0;
-    options.momentum = 0.9;
+    options.optimizer["momentum"] = 0.9;
     const test::Run found = test::run_plan(plan, options);
     options.shuffle = false;
     const test::Trained expected = test::train_alone(plan, options);

@@ -178,8 +178,7 @@ Book check_book(const Training& t, const std::vector<Part>& parts, const Run& fo
   using enum Promise;
   const plan::Plan& plan = parts.back().plan;
   const bool half = plan.training.dtype == DType::bfloat16 || t.options.autocast;
-  const bool exact = plan.training.dtype == DType::float64,
-             sgd = plan.training.optimizer == plan::OptimizerName::sgd;
+  const bool exact = plan.training.dtype == DType::float64, sgd = plan.training.optimizer == OptimizerName::sgd;
   const bool by_hand = t.spec.precision == plan::Precision::plain && t.options.rules == run::WeightRules{} &&
                        t.spec.memory_format == MemoryFormat::contiguous;
   Promise promise = promise_of(plan);

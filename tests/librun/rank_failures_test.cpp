@@ -99,7 +99,7 @@ TEST_SUITE("librun/rank_failures") {
     CHECK(has(refusal([](ThreadPeers&, auto&, run::RunOptions& o) { o.warmup_steps = 2; }),
               ": option warmup_steps is 2, on rank 0 not given;"));
     CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.seed = 8; }), ": the seed is 8, on rank 0 7;"));
-    CHECK(has(refusal([](auto&, plan::Plan& p, auto&) { p.training.optimizer = plan::OptimizerName::adam; }),
+    CHECK(has(refusal([](auto&, plan::Plan& p, auto&) { p.training.optimizer = OptimizerName::adam; }),
               ": the plan is sha256:"));
     CHECK(has(refusal([](auto&, auto&, run::RunOptions& o) { o.data = "nowhere"; }), ": nowhere: "));
   }

@@ -201,7 +201,7 @@ TEST_SUITE("librun/ranks") {
     const TestFolder folder;
     const fs::path ck = folder.path() / "ck";
     const plan::Plan plan =
-        make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .optimizer = plan::OptimizerName::adam});
+        make_plan({.model = pp::test::residual_net(), .cuts = {4, 9}, .optimizer = OptimizerName::adam});
     run::RunOptions options = rank_options(plan);
     const pp::test::Run whole = pp::test::run_plan(plan, options);
     train_seven_steps(plan, options, ck);
@@ -225,7 +225,7 @@ TEST_SUITE("librun/ranks") {
     options.resume = ck;
     CHECK(pp::test::first_difference(whole.tensors, run_on(2, plan, options).tensors) == "");
     const plan::Plan other =
-        make_plan({.model = pp::test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adam});
+        make_plan({.model = pp::test::residual_net(), .cuts = {6}, .optimizer = OptimizerName::adam});
     CHECK(pp::test::first_difference(whole.tensors, pp::test::run_plan(other, options).tensors) == "");
   }
 

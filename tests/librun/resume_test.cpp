@@ -73,7 +73,7 @@ TEST_SUITE("librun/resume") {
                   .cuts = {6},
                   .dtype = DType::float64,
                   .memory_format = MemoryFormat::channels_last,
-                  .optimizer = plan::OptimizerName::adamw};
+                  .optimizer = OptimizerName::adamw};
     const test::Run whole = test::run_plan(make_plan(spec), options_for(7));
     const plan::Plan last = make_plan(spec);
     CHECK(test::first_difference(whole.tensors,
@@ -100,7 +100,7 @@ TEST_SUITE("librun/resume") {
     const TestFolder folder;
     const auto run = [&](const std::string& name, const PlanSpec& spec) {
       run::RunOptions options = options_for(6);
-      options.momentum = 0.9;
+      options.optimizer["momentum"] = 0.9;
       options.checkpoint = folder.path() / name;
       options.checkpoint_steps = 2;
       options.checkpoints_kept = 2;
@@ -126,7 +126,7 @@ TEST_SUITE("librun/resume") {
   TEST_CASE("checkpoints are charged to no worker: peaks are those of a training without them") {
     const TestFolder folder;
     const plan::Plan plan =
-        make_plan({.model = test::residual_net(), .cuts = {6}, .optimizer = plan::OptimizerName::adamw});
+        make_plan({.model = test::residual_net(), .cuts = {6}, .optimizer = OptimizerName::adamw});
     run::RunOptions options = options_for(9);
     test::SilentObserver observer;
     const run::RunReport without = test::run_checked(plan, options, observer);
@@ -225,9 +225,8 @@ TEST_SUITE("librun/resume") {
     CHECK_THROWS_WITH_AS(test::run_checked(make_plan({.model = test::mlp(3), .cuts = {2}}), options, observer),
                          doctest::Contains("is of another model"), Error);
     CHECK_THROWS_WITH_AS(
-        test::run_checked(
-            make_plan({.model = test::mlp(2), .cuts = {2}, .optimizer = plan::OptimizerName::adamw}), options,
-            observer),
+        test::run_checked(make_plan({.model = test::mlp(2), .cuts = {2}, .optimizer = OptimizerName::adamw}),
+                          options, observer),
         doctest::Contains("has the optimizer sgd, this training adamw"), Error);
   }
 
@@ -304,7 +303,7 @@ TEST_SUITE("librun/resume") {
     options = options_for(1);
     options.learning_rate = 1e-300;
     options.weight_decay = 0;
-    options.momentum = 0;
+    options.optimizer["momentum"] = 0;
     options.evaluate = false;
     const fs::path file = options.initial_weights = folder.path() / "ck/step-3/weights.safetensors";
     spec.cuts = {3, 9};

@@ -132,7 +132,7 @@ TEST_SUITE("librun/run") {
 
   TEST_CASE("the gradient's norm is told before it is limited, the same for every plan") {
     run::RunOptions options = synthetic(16, 1);
-    options.momentum = 0;
+    options.optimizer["momentum"] = 0;
     const auto norms = [&](const plan::Plan& plan, double limit) {
       options.clip_norm = limit;
       test::SilentObserver observer;

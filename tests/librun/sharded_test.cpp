@@ -37,7 +37,7 @@ TEST_SUITE("librun/sharded") {
     const plan::Plan plan = make_plan({.model = pp::test::skip_mlp(64),
                                        .replicas = {2},
                                        .schedule = "data-parallel",
-                                       .optimizer = plan::OptimizerName::adam,
+                                       .optimizer = OptimizerName::adam,
                                        .shard = plan::Shard::optimizer});
     const TestFolder folder;
     run::RunOptions options;
@@ -79,7 +79,7 @@ TEST_SUITE("librun/sharded") {
                                          .schedule = "data-parallel",
                                          .mini_batch = 12,
                                          .micro_batches = 4,
-                                         .optimizer = plan::OptimizerName::adam,
+                                         .optimizer = OptimizerName::adam,
                                          .shard = plan::Shard::optimizer});
       run::RunOptions options;
       options.data = "synthetic";
@@ -106,7 +106,7 @@ TEST_SUITE("librun/sharded") {
         request.mini_batch = 4 * replicas;
         request.micro_batches = replicas;
         request.schedule = "data-parallel";
-        request.optimizer = plan::OptimizerName::adam;
+        request.optimizer = OptimizerName::adam;
         request.shard = shard;
         request.replicas = std::vector<int>{replicas};
         const Cluster cluster =

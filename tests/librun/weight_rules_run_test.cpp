@@ -48,7 +48,7 @@ struct Grouped {
     for (int s = 1; s < stages; ++s) spec.cuts.push_back(s * layers / stages);
     spec.mini_batch = 4;
     spec.micro_batches = 2;
-    spec.optimizer = plan::OptimizerName::adamw;
+    spec.optimizer = OptimizerName::adamw;
     return spec;
   }
   NamedTensors trained(const PlanSpec& spec) const {

@@ -15,23 +15,7 @@ namespace pp::test {
 using namespace pp;
 
 std::unique_ptr<model::Optimizer> optimizer_of(const plan::Plan& plan, const run::RunOptions& options) {
-  const double decay = options.weight_decay;
-  const model::AdamOptions adam{options.beta1.value_or(0.9), options.beta2.value_or(0.999),
-                                options.epsilon.value_or(1e-8), decay};
-  switch (plan.training.optimizer) {
-    case plan::OptimizerName::adam: return model::make_adam(adam);
-    case plan::OptimizerName::adamw: return model::make_adamw(adam);
-    case plan::OptimizerName::rmsprop:
-      return model::make_rmsprop({.alpha = options.alpha.value_or(0.99),
-                                  .epsilon = options.epsilon.value_or(1e-8),
-                                  .momentum = options.momentum.value_or(0),
-                                  .weight_decay = decay});
-    case plan::OptimizerName::adagrad:
-      return model::make_adagrad({options.lr_decay.value_or(0), options.epsilon.value_or(1e-10), decay});
-    case plan::OptimizerName::sgd: break;
-  }
-  return model::make_sgd(
-      {.momentum = options.momentum.value_or(0.9), .weight_decay = decay, .nesterov = options.nesterov});
+  return std::make_unique<model::Optimizer>(plan.training.optimizer, options.optimizer, options.weight_decay);
 }
 
 namespace {

@@ -20,7 +20,7 @@ struct PlanSpec {
   int micro_batches = 4;
   pp::DType dtype = pp::DType::float32;
   pp::MemoryFormat memory_format = pp::MemoryFormat::contiguous;
-  pp::plan::OptimizerName optimizer = pp::plan::OptimizerName::sgd;
+  pp::OptimizerName optimizer = pp::OptimizerName::sgd;
   pp::plan::Shard shard = pp::plan::Shard::none;
   pp::plan::Precision precision = pp::plan::Precision::plain;
   std::optional<pp::plan::WeightPolicy> policy{};  ///< none: the schedule's own

@@ -4,11 +4,14 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "libprofile/core/json_fields.h"
 #include "libprofile/core/model/aten_call.h"
 #include "libprofile/core/model/constant_formula.h"
 #include "libprofile/core/model/model_names.h"
+#include "libprofile/core/schema/document_schema.h"
 
 namespace pp {
 namespace {
@@ -20,37 +23,7 @@ using detail::number_of;
 
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;  // rows of a sample
 
-TensorType read_type(ObjectReader& reader) {
-  TensorType type;
-  if (reader.has("dtype")) type.dtype = reader.enumerator<DType>("dtype");
-  type.shape = reader.integers("shape", {.min = 1});
-  if (too_large(type.shape)) reader.fail("shape", "has more than 2^40 elements; use smaller sizes");
-  return type;
-}
-
-template <class Read>
-void read_list(ObjectReader& reader, std::string_view key, const Read& read) {
-  if (!reader.has(key)) return;
-  std::size_t count = 0;
-  reader.objects(key, [&](ObjectReader& member) {
-    if (++count > kMostTensors) reader.fail(key, "has more than " + std::to_string(kMostTensors) + " entries");
-    read(member);
-  });
-}
-
-template <class Named>
-std::string read_name(ObjectReader& reader, const std::vector<Named>& others) {
-  std::string name = reader.text("name");
-  if (!detail::is_dotted_name(name))
-    reader.fail("name", in_quotes(name) + " is not a name; use letters, digits, _ - and . between them");
-  if (std::ranges::find(others, name, &Named::name) != others.end())
-    reader.fail("name", "duplicate name " + in_quotes(name) + "; rename one of them");
-  return name;
-}
-
-void read_values(ObjectReader& reader, AtenConstant& constant) {
-  const Json& json = reader.raw("values");
-  const std::string pointer = append_pointer(reader.pointer(), "values");
+void read_values(const Json& json, const std::string& pointer, AtenConstant& constant) {
   const auto count = static_cast<std::size_t>(element_count(constant.type.shape));
   if (!json.is_array()) fail_at(pointer, "must be an array of numbers");
   if (count > kMostValues)
@@ -94,7 +67,7 @@ class Arguments {
  public:
   explicit Arguments(const AtenCall& call) : call_(call) {}
 
-  AtenValue read(const Json& json, const std::string& pointer, int depth) const {
+  AtenValue read(const Json& json, const std::string& pointer, int depth = 0) const {
     if (json.is_null()) return {};
     if (json.is_boolean()) return {json.get<bool>()};
     if (json.is_number_integer()) {
@@ -162,28 +135,12 @@ class Arguments {
   const AtenCall& call_;
 };
 
-Json type_json(const TensorType& type) { return {{"dtype", name_of(type.dtype)}, {"shape", type.shape}}; }
-
-Json named_json(const std::string& name, const TensorType& type) {
-  Json json{{"name", name}};
-  json.update(type_json(type));
-  return json;
-}
-
-Json constant_json(const AtenConstant& constant) {
-  Json json = named_json(constant.name, constant.type);
-  if (const auto* formula = std::get_if<ConstantFormula>(&constant.values)) {
-    json["formula"] = to_json(*formula);
-    return json;
-  }
+Json values_json(const AtenConstant& constant) {
+  const auto* numbers = std::get_if<std::vector<double>>(&constant.values);
+  if (numbers == nullptr) return std::get<std::vector<std::int64_t>>(constant.values);
   Json values = Json::array();
-  if (const auto* numbers = std::get_if<std::vector<double>>(&constant.values)) {
-    for (const double value : *numbers) values.push_back(number_json(value));
-  } else {
-    values = std::get<std::vector<std::int64_t>>(constant.values);
-  }
-  json["values"] = std::move(values);
-  return json;
+  for (const double value : *numbers) values.push_back(number_json(value));
+  return values;
 }
 
 struct ConstantToJson {
@@ -216,76 +173,176 @@ struct ConstantToJson {
   }
 };
 
-}  // namespace
+bool is_by_formula(const AtenConstant& constant) {
+  return std::holds_alternative<ConstantFormula>(constant.values);
+}
+bool is_by_values(const AtenConstant& constant) { return !is_by_formula(constant); }
 
-AtenCall read_aten_call(ObjectReader& reader) {
-  AtenCall call;
-  call.target = reader.text("target");
-  const auto named = [&](std::string_view key, std::vector<NamedTensorType>& list, bool trained) {
-    read_list(reader, key, [&](ObjectReader& member) {
-      NamedTensorType tensor{read_name(member, list), {}};
-      tensor.type = read_type(member);
-      if (trained && !is_floating(tensor.type.dtype)) member.fail("dtype", "only floating tensors are trained");
-      list.push_back(std::move(tensor));
-    });
-  };
-  named("parameters", call.parameters, true);
-  named("buffers", call.buffers, false);
-  read_list(reader, "constants", [&](ObjectReader& member) {
-    AtenConstant constant{read_name(member, call.constants), {}, {}};
-    constant.type = read_type(member);
-    if (member.has("formula")) {
-      member.object("formula", [&](ObjectReader& formula) {
-        constant.values = read_constant_formula(formula, constant.type);
-      });
-    } else {
-      read_values(member, constant);
-    }
-    call.constants.push_back(std::move(constant));
-  });
-  read_list(reader, "outputs", [&](ObjectReader& member) {
-    RowTensor output{read_type(member)};
-    if (member.has("rows")) output.rows = member.integer("rows", {.max = std::int64_t{1} << 20});
-    if (member.has("batch_dim")) {
-      const auto last = output.rows == 0 ? 0 : static_cast<std::int64_t>(output.type.shape.size());
-      output.batch_dim = member.integer("batch_dim", {.max = last});
-    }
-    call.outputs.push_back(std::move(output));
-  });
-  if (reader.has("flops")) call.flops = reader.number("flops");
-  if (reader.has("precision")) {
-    call.precise = reader.enumerator<DType>("precision") == DType::float32;
-    if (!call.precise)
-      reader.fail("precision", "must be \"float32\"; calls without it compute in the type of the run");
+constexpr ValueType kFormulaType{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          auto& constant = *static_cast<AtenConstant*>(to);
+          ObjectReader reader(json, pointer);
+          constant.values = read_constant_formula(reader, constant.type);
+          reader.finish();
+        },
+    .write =
+        [](const Field&, const void* from) {
+          return to_json(std::get<ConstantFormula>(static_cast<const AtenConstant*>(from)->values));
+        },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/formula"}};
+    }};
+
+constexpr ValueType kValuesType{
+    .read = [](const Field&, const Json& json, const std::string& pointer,
+               void* to) { read_values(json, pointer, *static_cast<AtenConstant*>(to)); },
+    .write = [](const Field&,
+                const void* from) { return values_json(*static_cast<const AtenConstant*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"type", "array"}, {"items", {{"$ref", "#/definitions/value"}}}};
+    }};
+
+constexpr ValueType kPreciseType{
+    .read =
+        [](const Field& field, const Json& json, const std::string& pointer, void* to) {
+          DType dtype{};
+          detail::read_value<DType>(field, json, pointer, &dtype);
+          if (dtype != DType::float32)
+            fail_at(pointer, "must be \"float32\"; calls without it compute in the type of the run");
+          *static_cast<bool*>(to) = true;
+        },
+    .write = [](const Field&, const void*) -> Json { return name_of(DType::float32); },
+    .schema = [](const Field&) { return detail::names_schema({std::string(name_of(DType::float32))}); }};
+
+/// They name tensors of the call, which stand behind them: a check reads them.
+constexpr ValueType kArgumentsType{.read = [](const Field&, const Json& json, const std::string& pointer,
+                                              void*) { detail::object_at(json, pointer); },
+                                   .write =
+                                       [](const Field&, const void* from) {
+                                         const auto& call = *static_cast<const AtenCall*>(from);
+                                         Json json = Json::object();
+                                         for (const auto& [name, value] : call.arguments)
+                                           json[name] = std::visit(ConstantToJson{call}, value.value);
+                                         return json;
+                                       },
+                                   .schema = [](const Field&) -> Json {
+                                     return {{"type", "object"}};
+                                   },
+                                   .expected = [](const Field&) { return std::string("an object"); }};
+constexpr auto kArguments = [] {
+  FieldOf<AtenCall> made = whole<AtenCall>("arguments", kArgumentsType);
+  made.required = true;
+  return made;
+}();
+
+template <class Tensor>
+void check_shape(Tensor& tensor, ObjectReader& reader) {
+  if (too_large(tensor.type.shape)) reader.fail("shape", "has more than 2^40 elements; use smaller sizes");
+}
+
+template <class Tensor>
+void check_tensor_name(Tensor& tensor, ObjectReader& reader) {
+  if (!detail::is_dotted_name(tensor.name))
+    reader.fail("name", in_quotes(tensor.name) + " is not a name; use letters, digits, _ - and . between them");
+}
+
+void check_values(AtenConstant& /*constant*/, ObjectReader& reader) {
+  if (!reader.has("formula")) reader.raw("values");
+}
+
+void check_output(RowTensor& output, ObjectReader& reader) {
+  if (reader.has("rows")) output.rows = reader.integer("rows", {.max = std::int64_t{1} << 20});
+  const auto last = output.rows == 0 ? 0 : static_cast<std::int64_t>(output.type.shape.size());
+  if (reader.has("batch_dim")) reader.integer("batch_dim", {.max = last});
+}
+
+template <class Tensors>
+void check_count(std::string_view key, const Tensors& tensors, ObjectReader& reader) {
+  if (tensors.size() > kMostTensors)
+    reader.fail(key, "has more than " + std::to_string(kMostTensors) + " entries");
+}
+
+template <class Tensors>
+void check_names(std::string_view key, const Tensors& tensors, ObjectReader& reader) {
+  check_count(key, tensors, reader);
+  std::set<std::string_view> names;
+  std::size_t position = 0;
+  for (const auto& tensor : tensors) {
+    const std::string pointer =
+        append_pointer(append_pointer(reader.pointer(), key), std::to_string(position++));
+    if (!names.insert(tensor.name).second)
+      fail_at(append_pointer(pointer, "name"),
+              "duplicate name " + in_quotes(tensor.name) + "; rename one of them");
+    if (key == "parameters" && !is_floating(tensor.type.dtype))
+      fail_at(append_pointer(pointer, "dtype"), "only floating tensors are trained");
   }
+}
+
+void check_call(AtenCall& call, ObjectReader& reader) {
+  check_names("parameters", call.parameters, reader);
+  check_names("buffers", call.buffers, reader);
+  check_names("constants", call.constants, reader);
+  check_count("outputs", call.outputs, reader);
   const Arguments arguments(call);
   reader.members("arguments", [&](const std::string& name, const Json& json, const std::string& pointer) {
     if (call.arguments.size() >= kMostArguments)
       fail_at(pointer, "a call has at most " + std::to_string(kMostArguments) + " arguments");
-    call.arguments.emplace(name, arguments.read(json, pointer, 0));
+    call.arguments.emplace(name, arguments.read(json, pointer));
   });
+}
+
+constexpr Object kCallTensor{
+    "call_tensor",
+    key<&NamedTensorType::name>("name"),
+    check<check_tensor_name<NamedTensorType>>(),
+    defaulted<&NamedTensorType::type, &TensorType::dtype>("dtype"),
+    key<&NamedTensorType::type, &TensorType::shape>("shape", {.min = 1}),
+    check<check_shape<NamedTensorType>>(),
+};
+constexpr Object kCallConstant{
+    "call_constant",
+    key<&AtenConstant::name>("name"),
+    check<check_tensor_name<AtenConstant>>(),
+    defaulted<&AtenConstant::type, &TensorType::dtype>("dtype"),
+    key<&AtenConstant::type, &TensorType::shape>("shape", {.min = 1}),
+    check<check_shape<AtenConstant>>(),
+    check<check_values>(),
+    whole<AtenConstant>("formula", kFormulaType).written_if<is_by_formula>(),
+    whole<AtenConstant>("values", kValuesType).given<is_by_values>(),
+};
+constexpr Object kCallOutput{
+    "call_output",
+    defaulted<&RowTensor::type, &TensorType::dtype>("dtype"),
+    key<&RowTensor::type, &TensorType::shape>("shape", {.min = 1}),
+    check<check_shape<RowTensor>>(),
+    check<check_output>(),
+    optional<&RowTensor::rows>("rows"),
+    optional<&RowTensor::batch_dim>("batch_dim"),
+};
+constexpr Object kCallKeys{
+    "call",
+    key<&AtenCall::target>("target"),
+    kArguments,
+    optional<&AtenCall::parameters>("parameters", kCallTensor),
+    optional<&AtenCall::buffers>("buffers", kCallTensor),
+    optional<&AtenCall::constants>("constants", kCallConstant),
+    key<&AtenCall::outputs>("outputs", kCallOutput),
+    defaulted<&AtenCall::flops>("flops"),
+    optional<&AtenCall::precise>("precision", kPreciseType),
+    check<check_call>(),
+};
+
+}  // namespace
+
+AtenCall read_aten_call(ObjectReader& reader) {
+  AtenCall call;
+  read_keys(keys_of(kCallKeys), reader, &call);
   return call;
 }
 
-Json to_json(const AtenCall& call) {
-  Json json{{"target", call.target}};
-  json["arguments"] = Json::object();
-  for (const auto& [name, value] : call.arguments)
-    json["arguments"][name] = std::visit(ConstantToJson{call}, value.value);
-  for (const auto& [key, list] :
-       {std::pair("parameters", &call.parameters), std::pair("buffers", &call.buffers)}) {
-    for (const NamedTensorType& tensor : *list) json[key].push_back(named_json(tensor.name, tensor.type));
-  }
-  for (const AtenConstant& constant : call.constants) json["constants"].push_back(constant_json(constant));
-  json["outputs"] = Json::array();
-  for (const RowTensor& output : call.outputs) {
-    Json& entry = json["outputs"].emplace_back(type_json(output.type));
-    if (output.rows != 1) entry["rows"] = output.rows;
-    if (output.batch_dim != 0) entry["batch_dim"] = output.batch_dim;
-  }
-  json["flops"] = call.flops;
-  if (call.precise) json["precision"] = name_of(DType::float32);
-  return json;
-}
+Json to_json(const AtenCall& call) { return to_json(kCallKeys, call); }
+
+Keys aten_call_keys() { return keys_of(kCallKeys); }
 
 }  // namespace pp

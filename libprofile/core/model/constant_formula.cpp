@@ -1,3 +1,4 @@
+// The keys of constants by formula, and their values.
 #include "libprofile/core/model/constant_formula.h"
 
 #include <algorithm>
@@ -6,7 +7,9 @@
 #include <numeric>
 #include <string>
 
+#include "libprofile/core/json_fields.h"
 #include "libprofile/core/model/model_names.h"
+#include "libprofile/core/schema/document_schema.h"
 
 namespace pp {
 
@@ -30,37 +33,89 @@ using detail::number_json;
 constexpr double kMostWhole = 9007199254740992.0;  // 2^53: doubles are exact up to it
 constexpr std::size_t kMostFrequencies = 65536;
 
-double read_number(ObjectReader& reader, std::string_view key) {
-  const std::optional<double> number = detail::number_of(reader.raw(key));
-  if (!number) reader.fail(key, "must be a number or {\"number\": \"-inf\"}, \"inf\" or \"nan\"");
-  return *number;
+/// Also one that JSON has no number for.
+constexpr ValueType kFormulaValue{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          const std::optional<double> number = detail::number_of(json);
+          if (!number)
+            detail::fail_at(pointer, "must be a number or {\"number\": \"-inf\"}, \"inf\" or \"nan\"");
+          *static_cast<double*>(to) = *number;
+        },
+    .write = [](const Field&, const void* from) { return number_json(*static_cast<const double*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/value"}};
+    }};
+
+/// Read before the list is chosen.
+template <FormulaKind kKind>
+constexpr ValueType kKindType{.read = [](const Field&, const Json&, const std::string&, void*) {},
+                              .write = [](const Field&, const void*) -> Json { return name_of(kKind); },
+                              .schema = [](const Field&) -> Json {
+                                return {{"enum", {name_of(kKind)}}};
+                              }};
+template <class Formula, FormulaKind kKind>
+constexpr FieldOf<Formula> kind_key() {
+  FieldOf<Formula> made = whole<Formula>("kind", kKindType<kKind>);
+  made.required = true;
+  return made;
 }
 
-double read_number(ObjectReader& reader, std::string_view key, double otherwise) {
-  return reader.has(key) ? read_number(reader, key) : otherwise;
+/// What the schema leaves open, as the types of constants say more.
+template <class T>
+constexpr ValueType kOpen{detail::read_value<T>, detail::write_value<T>, [](const Field&) {
+                            Field any;
+                            any.numbers = kAnyNumber;
+                            return detail::value_schema<T>(any);
+                          }};
+template <class Made>
+constexpr Made within(Made made, double most, const ValueType& type) {
+  made.numbers = {-most, most};
+  made.type = &type;
+  return made;
 }
 
-/// A value that the tensor's type holds.
-double read_value(ObjectReader& reader, std::string_view key, double otherwise, DType dtype) {
-  const double value = read_number(reader, key, otherwise);
+constexpr const ValueType &kOpenNumber = kOpen<double>, &kOpenNumbers = kOpen<std::vector<double>>;
+
+constexpr Object kLinearKeys{
+    "linear_formula",
+    kind_key<LinearFormula, FormulaKind::linear>(),
+    within(defaulted<&LinearFormula::offset>("offset"), kMostWhole, kOpenNumber),
+    within(key<&LinearFormula::steps>("steps"), kMostWhole, kOpenNumbers),
+};
+constexpr Object kBandKeys{
+    "band_formula",
+    kind_key<BandFormula, FormulaKind::band>(),
+    within(defaulted<&BandFormula::distance, &LinearFormula::offset>("offset"), kMostWhole, kOpenNumber),
+    within(key<&BandFormula::distance, &LinearFormula::steps>("steps"), kMostWhole, kOpenNumbers),
+    optional<&BandFormula::low>("low", kFormulaValue),
+    optional<&BandFormula::high>("high", kFormulaValue),
+    defaulted<&BandFormula::inside>("inside", kFormulaValue),
+    defaulted<&BandFormula::outside>("outside", kFormulaValue),
+};
+constexpr Object kWaveKeys{
+    "wave_formula",
+    kind_key<WaveFormula, FormulaKind::waves>(),
+    key<&WaveFormula::position_dim>("position_dim"),
+    key<&WaveFormula::function>("function"),
+    key<&WaveFormula::columns>("columns"),
+    within(key<&WaveFormula::frequencies>("frequencies"), kMostNumber, kOpenNumbers),
+    within(defaulted<&WaveFormula::factor>("factor"), kMostNumber, kOpenNumber),
+};
+
+/// That the tensor's type holds it.
+void check_value(ObjectReader& reader, std::string_view key, double value, DType dtype) {
   const double least = dtype == DType::int64 ? -kMostWhole : 0;
   const double most = dtype == DType::boolean ? 1 : dtype == DType::uint8 ? 255 : kMostWhole;
   const bool whole = value == std::floor(value) && value >= least && value <= most;
   if (!is_floating(dtype) && !whole)
     reader.fail(key, "must be an integer that the type " + std::string(name_of(dtype)) + " holds");
-  return value;
 }
 
-LinearFormula read_linear(ObjectReader& reader, const Shape& shape) {
-  LinearFormula linear;
-  constexpr NumberRange kRange{-kMostWhole, kMostWhole};
-  if (reader.has("offset")) linear.offset = reader.number("offset", kRange);
-  linear.steps = reader.numbers("steps", kRange);
-  if (linear.steps.size() != shape.size()) {
-    reader.fail("steps", "has " + std::to_string(linear.steps.size()) + " entries, the shape " +
-                             to_text(shape) + " needs " + std::to_string(shape.size()));
-  }
-  return linear;
+void check_steps(ObjectReader& reader, const LinearFormula& linear, const Shape& shape) {
+  if (linear.steps.size() == shape.size()) return;
+  reader.fail("steps", "has " + std::to_string(linear.steps.size()) + " entries, the shape " + to_text(shape) +
+                           " needs " + std::to_string(shape.size()));
 }
 
 /// Least and largest value, at two corners.
@@ -83,17 +138,19 @@ void check_integers(ObjectReader& reader, const LinearFormula& linear, const Ten
     reader.fail("steps", "gives values that the type " + std::string(name_of(type.dtype)) + " does not hold");
 }
 
+template <class Formula, std::size_t N>
+Formula read_formula(const Object<Formula, N>& keys, ObjectReader& reader) {
+  Formula formula;
+  read_keys(keys_of(keys), reader, &formula);
+  return formula;
+}
+
 WaveFormula read_waves(ObjectReader& reader, const TensorType& type) {
-  WaveFormula waves;
   if (!is_floating(type.dtype))
     reader.fail("kind", "waves have a floating type, not " + std::string(name_of(type.dtype)));
   if (type.shape.empty()) reader.fail("kind", "waves have a dimension of positions, and the shape has none");
-  const auto dimensions = static_cast<std::int64_t>(type.shape.size());
-  waves.position_dim = static_cast<int>(reader.integer("position_dim", {.max = dimensions - 1}));
-  waves.function = reader.enumerator<WaveFunction>("function");
-  waves.columns = reader.enumerator<WaveColumns>("columns");
-  waves.frequencies = reader.numbers("frequencies", {-kMostNumber, kMostNumber});
-  if (reader.has("factor")) waves.factor = reader.number("factor", {-kMostNumber, kMostNumber});
+  reader.integer("position_dim", {.max = static_cast<std::int64_t>(type.shape.size()) - 1});
+  WaveFormula waves = read_formula(kWaveKeys, reader);
   const bool both = waves.function == WaveFunction::cos_sin || waves.function == WaveFunction::sin_cos;
   if (both && waves.columns == WaveColumns::single)
     reader.fail("columns", "two functions by turns stand in halves or pairs");
@@ -111,26 +168,9 @@ WaveFormula read_waves(ObjectReader& reader, const TensorType& type) {
 }
 
 struct ToJson {
-  Json operator()(const LinearFormula& formula) const { return with_distance("linear", formula); }
-  Json operator()(const BandFormula& formula) const {
-    Json json = with_distance("band", formula.distance);
-    if (std::isfinite(formula.low)) json["low"] = formula.low;
-    if (std::isfinite(formula.high)) json["high"] = formula.high;
-    json["inside"] = number_json(formula.inside);
-    json["outside"] = number_json(formula.outside);
-    return json;
-  }
-  Json operator()(const WaveFormula& formula) const {
-    return {{"kind", "waves"},
-            {"position_dim", formula.position_dim},
-            {"function", name_of(formula.function)},
-            {"columns", name_of(formula.columns)},
-            {"frequencies", formula.frequencies},
-            {"factor", formula.factor}};
-  }
-  static Json with_distance(const char* kind, const LinearFormula& linear) {
-    return {{"kind", kind}, {"offset", linear.offset}, {"steps", linear.steps}};
-  }
+  Json operator()(const LinearFormula& formula) const { return pp::to_json(kLinearKeys, formula); }
+  Json operator()(const BandFormula& formula) const { return pp::to_json(kBandKeys, formula); }
+  Json operator()(const WaveFormula& formula) const { return pp::to_json(kWaveKeys, formula); }
 };
 
 }  // namespace
@@ -140,16 +180,16 @@ ConstantFormula read_constant_formula(ObjectReader& reader, const TensorType& ty
     reader.fail("kind", "the shape " + to_text(type.shape) + " has more than 2^32 elements; use smaller sizes");
   switch (reader.enumerator<FormulaKind>("kind")) {
     case FormulaKind::linear: {
-      LinearFormula linear = read_linear(reader, type.shape);
+      LinearFormula linear = read_formula(kLinearKeys, reader);
+      check_steps(reader, linear, type.shape);
       check_integers(reader, linear, type);
       return linear;
     }
     case FormulaKind::band: {
-      BandFormula band{.distance = read_linear(reader, type.shape)};
-      band.low = read_number(reader, "low", band.low);
-      band.high = read_number(reader, "high", band.high);
-      band.inside = read_value(reader, "inside", 1, type.dtype);
-      band.outside = read_value(reader, "outside", 0, type.dtype);
+      BandFormula band = read_formula(kBandKeys, reader);
+      check_steps(reader, band.distance, type.shape);
+      check_value(reader, "inside", band.inside, type.dtype);
+      check_value(reader, "outside", band.outside, type.dtype);
       return band;
     }
     case FormulaKind::waves: break;
@@ -158,6 +198,8 @@ ConstantFormula read_constant_formula(ObjectReader& reader, const TensorType& ty
 }
 
 Json to_json(const ConstantFormula& formula) { return std::visit(ToJson{}, formula); }
+
+std::array<Keys, 3> formula_keys() { return {keys_of(kLinearKeys), keys_of(kBandKeys), keys_of(kWaveKeys)}; }
 
 double value_at(const LinearFormula& formula, std::span<const std::int64_t> index) {
   double value = formula.offset;

@@ -4,22 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "libprofile/core/json_fields.h"
 #include "libprofile/core/model/model_graph.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/schema/document_schema.h"
 
 namespace pp {
 namespace {
-
-constexpr std::string_view kModelFormat = "pp.model";
-constexpr IntegerRange kVersions{1, 2};
-
-DataTensor read_tensor(ObjectReader& reader) {
-  DataTensor tensor;
-  tensor.name = reader.text("name");
-  if (reader.has("dtype")) tensor.type.dtype = reader.enumerator<DType>("dtype");
-  tensor.type.shape = reader.integers("shape", {.min = 1});
-  return tensor;
-}
 
 Attribute read_integers(const Json& json, const std::string& pointer) {
   std::vector<std::int64_t> values;
@@ -46,96 +37,9 @@ Attribute read_attribute(const Json& json, const std::string& pointer) {
               pointer + ": must be true, false, a number below 2^63, a string or a list of integers");
 }
 
-Attributes read_attributes(ObjectReader& reader) {
-  Attributes attributes;
-  reader.members("attributes", [&](const std::string& name, const Json& value, const std::string& pointer) {
-    attributes.emplace(name, read_attribute(value, pointer));
-  });
-  return attributes;
-}
-
-Frozen read_frozen(ObjectReader& reader) {
-  const Json& json = reader.raw("frozen");
-  if (json.is_boolean()) return {.all = json.get<bool>()};
-  if (!json.is_array()) reader.fail("frozen", "must be true, or a list of names of the layer's parameters");
-  return {.names = reader.texts("frozen")};
-}
-
-enum class Place { model, graph };
-
-Layer read_layer(ObjectReader& reader, Place place);
-
-/// The nodes and outputs of op `graph`.
-template <class Graph>
-void read_nodes(ObjectReader& reader, Graph& graph) {
-  reader.objects("nodes", [&](ObjectReader& member) {
-    if (graph.nodes.size() == kMostNodes)
-      reader.fail("nodes", "has more than " + std::to_string(kMostNodes) + " entries; make several layers");
-    graph.nodes.push_back(read_layer(member, Place::graph));
-  });
-  graph.outputs = reader.texts("outputs");
-}
-
-Layer read_layer(ObjectReader& reader, Place place) {
-  Layer layer;
-  layer.name = reader.text("name");
-  layer.op = reader.text("op");
-  layer.inputs = reader.texts("inputs");
-  if (reader.has("scope")) layer.scope = reader.text("scope");
-  if (layer.op == kAtenOp) {
-    reader.object("call", [&](ObjectReader& member) { layer.call = read_aten_call(member); });
-  } else if (layer.op == kGraphOp && place == Place::model) {
-    read_nodes(reader, layer);
-  } else if (reader.has("attributes")) {
-    layer.attributes = read_attributes(reader);
-  }
-  if (place == Place::model && reader.has("weights_of")) layer.weights_of = reader.text("weights_of");
-  if (reader.has("frozen")) layer.frozen = read_frozen(reader);
-  return layer;
-}
-
-LossSpec read_loss(ObjectReader& reader) {
-  LossSpec loss;
-  loss.op = reader.text("op");
-  loss.inputs = reader.texts("inputs");
-  if (loss.op == kGraphOp) {
-    read_nodes(reader, loss);
-  } else if (reader.has("attributes")) {
-    loss.attributes = read_attributes(reader);
-  }
-  return loss;
-}
-
-ModelGraph read_graph(ObjectReader& reader) {
-  ModelGraph graph;
-  graph.name = reader.text("name");
-  if (reader.has("verified")) graph.verified = reader.boolean("verified");
-  if (reader.has("weights")) graph.weights = reader.text("weights");
-  reader.objects("inputs", [&](ObjectReader& member) { graph.inputs.push_back(read_tensor(member)); });
-  if (reader.has("targets")) {
-    reader.objects("targets", [&](ObjectReader& member) { graph.targets.push_back(read_tensor(member)); });
-  }
-  reader.objects("layers",
-                 [&](ObjectReader& member) { graph.layers.push_back(read_layer(member, Place::model)); });
-  graph.outputs = reader.texts("outputs");
-  if (reader.has("loss")) {
-    reader.object("loss", [&](ObjectReader& member) { graph.loss = read_loss(member); });
-  }
-  return graph;
-}
-
-Json tensors_json(const std::vector<DataTensor>& tensors) {
-  Json list = Json::array();
-  for (const DataTensor& tensor : tensors) {
-    list.push_back(
-        {{"name", tensor.name}, {"dtype", name_of(tensor.type.dtype)}, {"shape", tensor.type.shape}});
-  }
-  return list;
-}
-
-/// Adds `attributes` in the order of the op table, defaults included but for silent ones. The graph may not be
-/// checked yet: what the table does not know is written as it is.
-void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
+/// In the order of the op table, defaults included but for silent ones. The graph may not be checked yet: what
+/// the table does not know is written as it is.
+Json attributes_json(const OpRow* row, const Attributes& given) {
   Json list = Json::object();
   const Attributes attributes = row == nullptr ? given : complete_attributes(*row, given, "/attributes");
   const auto add = [&](std::string_view name) {
@@ -148,32 +52,147 @@ void add_attributes(Json& json, const OpRow* row, const Attributes& given) {
       if (!spec.silent || attributes.find(spec.name)->second != spec.default_value) add(spec.name);
     }
   }
-  if (!list.empty()) json["attributes"] = std::move(list);
+  return list;
 }
 
-Json layer_json(const Layer& layer);
-
-template <class Graph>
-void add_nodes(Json& json, const Graph& graph) {
-  if (graph.op != kGraphOp) return;
-  json["nodes"] = Json::array();
-  for (const Layer& node : graph.nodes) json["nodes"].push_back(layer_json(node));
-  json["outputs"] = graph.outputs;
-}
-
-Json layer_json(const Layer& layer) {
-  Json json{{"name", layer.name}, {"op", layer.op}, {"inputs", layer.inputs}};
-  if (layer.scope && *layer.scope != layer.name) json["scope"] = *layer.scope;
-  with_context("layer \"" + layer.name + "\"", [&] {
-    add_attributes(json, find_op(layer.op), layer.attributes);
-    add_nodes(json, layer);
-  });
-  if (layer.call) json["call"] = to_json(*layer.call);
-  if (!layer.weights_of.empty()) json["weights_of"] = layer.weights_of;
-  if (layer.frozen.all) json["frozen"] = true;
-  if (!layer.frozen.names.empty()) json["frozen"] = layer.frozen.names;
+Json attributes_json(const Layer& layer) {
+  Json json;
+  with_context("layer \"" + layer.name + "\"",
+               [&] { json = attributes_json(find_op(layer.op), layer.attributes); });
   return json;
 }
+Json attributes_json(const LossSpec& loss) { return attributes_json(find_loss(loss.op), loss.attributes); }
+
+template <class Of>
+constexpr ValueType kAttributesType{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          for (const auto& [name, value] : detail::object_at(json, pointer).items())
+            static_cast<Of*>(to)->attributes.emplace(name,
+                                                     read_attribute(value, append_pointer(pointer, name)));
+        },
+    .write = [](const Field&, const void* from) { return attributes_json(*static_cast<const Of*>(from)); },
+    .schema = [](const Field&) { return Json::object(); }};  // the op says it
+
+const ValueType kFrozenType{
+    .read =
+        [](const Field& field, const Json& json, const std::string& pointer, void* to) {
+          auto& frozen = *static_cast<Frozen*>(to);
+          if (json.is_boolean()) {
+            frozen.all = json.get<bool>();
+          } else if (json.is_array()) {
+            detail::read_value<std::vector<std::string>>(field, json, pointer, &frozen.names);
+          } else {
+            detail::fail_at(pointer, "must be true, or a list of names of the layer's parameters");
+          }
+        },
+    .write =
+        [](const Field&, const void* from) {
+          const auto& frozen = *static_cast<const Frozen*>(from);
+          return frozen.all ? Json(true) : Json(frozen.names);
+        },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/frozen"}};
+    }};
+
+const ValueType kCallType{
+    .read =
+        [](const Field&, const Json& json, const std::string& pointer, void* to) {
+          ObjectReader reader(json, pointer);
+          *static_cast<AtenCall*>(to) = read_aten_call(reader);
+          reader.finish();
+        },
+    .write = [](const Field&, const void* from) { return to_json(*static_cast<const AtenCall*>(from)); },
+    .schema = [](const Field&) -> Json {
+      return {{"$ref", "#/definitions/call"}};
+    },
+    .expected = [](const Field&) { return std::string("an object"); }};
+
+/// Flags are no type of data.
+const ValueType kDataType{detail::read_value<DType>, detail::write_value<DType>, [](const Field&) {
+                            std::vector<std::string> names = all_names<DType>();
+                            std::erase(names, name_of(DType::boolean));
+                            return detail::names_schema(names);
+                          }};
+
+template <class Of>
+bool is_call(const Of& of) {
+  return of.op == kAtenOp;
+}
+template <class Of>
+bool is_graph(const Of& of) {
+  return of.op == kGraphOp;
+}
+template <class Of>
+bool has_attributes(const Of& of) {
+  return !is_call(of) && !is_graph(of);
+}
+bool has_own_scope(const Layer& layer) { return layer.scope != layer.name; }
+template <class Of>
+bool writes_attributes(const Of& of) {
+  return !attributes_json(of).empty();
+}
+
+template <class Of>
+constexpr auto attributes_key() {
+  auto made = whole<Of>("attributes", kAttributesType<Of>).template given<has_attributes<Of>>();
+  return made.template written_if<writes_attributes<Of>>();
+}
+
+template <class Of>
+void check_nodes(Of& of, ObjectReader& reader) {
+  if (of.nodes.size() > kMostNodes)
+    reader.fail("nodes", "has more than " + std::to_string(kMostNodes) + " entries; make several layers");
+}
+
+constexpr Object kDataTensor{
+    "data_tensor",
+    key<&DataTensor::name>("name"),
+    defaulted<&DataTensor::type, &TensorType::dtype>("dtype", kDataType),
+    key<&DataTensor::type, &TensorType::shape>("shape", {.min = 1}),
+};
+
+constexpr auto kName = key<&Layer::name>("name"), kOp = key<&Layer::op>("op");
+constexpr auto kInputs = key<&Layer::inputs>("inputs");
+constexpr auto kScope = optional<&Layer::scope>("scope").written_if<has_own_scope>();
+constexpr auto kCall = key<&Layer::call>("call", kCallType).given<is_call<Layer>>();
+constexpr auto kFrozen = optional<&Layer::frozen>("frozen", kFrozenType);
+
+constexpr Object kNode{"node", kName, kOp, kInputs, kScope, attributes_key<Layer>(), kCall, kFrozen};
+constexpr Object kLayer{
+    "layer",
+    kName,
+    kOp,
+    kInputs,
+    kScope,
+    attributes_key<Layer>(),
+    key<&Layer::nodes>("nodes", kNode).given<is_graph<Layer>>(),
+    check<check_nodes<Layer>>(),
+    key<&Layer::outputs>("outputs").given<is_graph<Layer>>(),
+    kCall,
+    optional<&Layer::weights_of>("weights_of"),
+    kFrozen,
+};
+constexpr Object kLoss{
+    "loss",
+    key<&LossSpec::op>("op"),
+    key<&LossSpec::inputs>("inputs"),
+    attributes_key<LossSpec>(),
+    key<&LossSpec::nodes>("nodes", kNode).given<is_graph<LossSpec>>(),
+    check<check_nodes<LossSpec>>(),
+    key<&LossSpec::outputs>("outputs").given<is_graph<LossSpec>>(),
+};
+constexpr Object kModelKeys{
+    "model",
+    key<&ModelGraph::name>("name"),
+    optional<&ModelGraph::verified>("verified"),
+    optional<&ModelGraph::weights>("weights"),
+    key<&ModelGraph::inputs>("inputs", kDataTensor),
+    defaulted<&ModelGraph::targets>("targets", kDataTensor),
+    key<&ModelGraph::layers>("layers", kLayer),
+    key<&ModelGraph::outputs>("outputs"),
+    optional<&ModelGraph::loss>("loss", kLoss),
+};
 
 /// Version 2 has what version 1 did not begin with: frozen parameters, calls in float32, constants by formula,
 /// models that nobody compared with their module, or that have a file of weights.
@@ -196,31 +215,17 @@ int version_of(const ModelGraph& graph) {
 }  // namespace
 
 ModelGraph model_from_json(const Json& json, std::string_view pointer) {
-  ModelGraph graph;
-  read_document(
-      json, kModelFormat, kVersions, [&](ObjectReader& reader) { graph = read_graph(reader); },
-      std::string(pointer));
-  return resolve(std::move(graph), pointer).graph;
+  return resolve(document_from_json(kModelKeys, json, std::string(pointer)), pointer).graph;
 }
 
 Json to_json(const ModelGraph& graph) {
-  Json json{{"format", kModelFormat}, {"version", version_of(graph)}, {"name", graph.name}};
-  if (!graph.verified) json["verified"] = false;
-  if (!graph.weights.empty()) json["weights"] = graph.weights;
-  json["inputs"] = tensors_json(graph.inputs);
-  json["targets"] = tensors_json(graph.targets);
-  json["layers"] = Json::array();
-  for (const Layer& layer : graph.layers) json["layers"].push_back(layer_json(layer));
-  json["outputs"] = graph.outputs;
-  if (graph.loss) {
-    Json loss{{"op", graph.loss->op}, {"inputs", graph.loss->inputs}};
-    add_attributes(loss, find_loss(graph.loss->op), graph.loss->attributes);
-    add_nodes(loss, *graph.loss);
-    json["loss"] = std::move(loss);
-  }
+  Json json = document_json(kModelKeys, graph);
+  json["version"] = version_of(graph);
   return json;
 }
 
 ModelGraph parse_model(std::string_view text) { return model_from_json(parse_json(text)); }
+
+Keys model_keys() { return keys_of(kModelKeys); }
 
 }  // namespace pp

@@ -3,6 +3,7 @@
 // the readers check.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -24,17 +25,13 @@ Json document_schema(std::string_view name, std::span<const Keys> lists);
 Keys cluster_keys();
 Keys trainer_keys();
 Keys profile_keys();
+Keys model_keys();
+Keys aten_call_keys();
+std::array<Keys, 3> formula_keys();
 
 namespace detail {
 
-/// Types in words: text, flag, null, signed (any number), number (from 0), positive, share, integer, count
-/// (from 0), size (from 1), object, any, 'a|b' (one of these texts), another object's name, [T], a list of T,
-/// {T}, an object of any keys whose values are T, and T|U, one of several types.
-Json type_schema(std::string_view type);
-/// `name text, devices size, cores? [count]`: no key but these; one with ? may be left out.
-Json object_schema(std::string_view keys);
-
-/// What the table of operations says: layers, losses, calls.
+/// Those of the model; what the table of operations says of layers, losses and calls.
 void add_model_definitions(Json& definitions);
 
 }  // namespace detail

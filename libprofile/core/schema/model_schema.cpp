@@ -1,52 +1,17 @@
 // The part of the schemas that the table of operations gives: which attributes a layer has follows from its op.
+#include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "libprofile/core/json_fields.h"
 #include "libprofile/core/model/aten_call.h"
-#include "libprofile/core/model/constant_formula.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/schema/document_schema.h"
 
 namespace pp::detail {
 namespace {
-
-constexpr std::string_view kTypes = "'float32|float64|bfloat16|int64|uint8|bool'";
-
-struct ObjectRow {
-  std::string_view name;
-  std::string_view keys;
-};
-constexpr std::array kModelRows{
-    ObjectRow{"model",
-              "name text, verified? flag, weights? text, inputs [data_tensor], targets? [data_tensor], layers "
-              "[layer], "
-              "outputs [text], "
-              "loss? loss"},
-    ObjectRow{"data_tensor", "name text, dtype? 'float32|float64|bfloat16|int64|uint8', shape [size]"},
-    ObjectRow{"call",
-              "target text, arguments object, parameters? [call_tensor], buffers? [call_tensor], constants? "
-              "[call_constant], outputs [call_output], flops? number, precision? 'float32'"},
-    ObjectRow{"call_tensor", "name text, dtype? DTYPE, shape [size]"},
-    ObjectRow{"call_constant", "name text, dtype? DTYPE, shape [size], values? [value], formula? formula"},
-    ObjectRow{"call_output", "dtype? DTYPE, shape [size], rows? count, batch_dim? count"},
-    ObjectRow{"linear_formula", "kind 'linear', offset? signed, steps [signed]"},
-    ObjectRow{
-        "band_formula",
-        "kind 'band', offset? signed, steps [signed], low? value, high? value, inside? value, outside? value"},
-    ObjectRow{
-        "wave_formula",
-        "kind 'waves', position_dim count, function 'cos|sin|cos_sin|sin_cos', columns 'single|halves|pairs', "
-        "frequencies [signed], factor? signed"},
-};
-
-Json with_types(Json schema) {
-  if (schema.is_object() && schema.value("$ref", "") == "#/definitions/DTYPE") return type_schema(kTypes);
-  if (schema.is_structured()) {
-    for (auto& member : schema) member = with_types(std::move(member));
-  }
-  return schema;
-}
 
 Json attribute_schema(const AttributeSpec& spec) {
   struct Visit {
@@ -79,61 +44,52 @@ Json attributes_schema(const OpRow& row) {
   return schema;
 }
 
-/// Keys that every layer or node has, and `more`.
-Json layer_keys(std::string_view more) {
-  return object_schema("name text, op text, inputs [text]" + std::string(more));
-}
-
-Json named(Json schema, Json op) {
-  schema["properties"]["op"] = std::move(op);
-  return schema;
-}
-
-/// One of: an operation of the table with its attributes, a call, a graph.
-Json layers_schema(std::span<const OpRow> table, const std::string& more) {
+/// One of: an operation of the table with its attributes, a call, a graph; `keys` are those of all of them.
+Json kinds_schema(const Json& keys, std::span<const OpRow> table) {
   Json kinds = Json::array();
+  const auto add = [&](std::string_view op, std::initializer_list<const char*> own) -> Json& {
+    Json kind = keys;
+    for (const char* key : {"attributes", "call", "nodes", "outputs"})
+      if (std::ranges::find(own, std::string_view(key)) == own.end()) kind["properties"].erase(key);
+    kind["properties"]["op"] = {{"const", op}};
+    kinds.push_back(std::move(kind));
+    return kinds.back();
+  };
+  const auto add_required = [&](std::string_view op, std::initializer_list<const char*> own) {
+    if (!std::ranges::all_of(own, [&](const char* key) { return keys["properties"].contains(key); })) return;
+    Json& kind = add(op, own);
+    for (const char* key : own) kind["required"].push_back(key);
+  };
   for (const OpRow& row : table) {
-    Json kind = named(layer_keys(", attributes? any" + more), {{"const", row.name}});
-    kind["description"] = row.summary;
-    kind["properties"]["attributes"] = attributes_schema(row);
-    if (!kind["properties"]["attributes"]["required"].empty()) kind["required"].push_back("attributes");
-    kinds.push_back(std::move(kind));
+    Json& kind = add(row.name, {"attributes"});
+    if (!row.summary.empty()) kind["description"] = row.summary;
+    Json& attributes = kind["properties"]["attributes"] = attributes_schema(row);
+    if (!attributes["required"].empty()) kind["required"].push_back("attributes");
   }
-  return kinds;
-}
-
-Json loss_schema() {
-  Json kinds = Json::array();
-  for (const OpRow& row : loss_table()) {
-    Json kind = named(object_schema("op text, inputs [text], attributes? any"), {{"const", row.name}});
-    kind["properties"]["attributes"] = attributes_schema(row);
-    kinds.push_back(std::move(kind));
-  }
-  kinds.push_back(
-      named(object_schema("op text, inputs [text], nodes [node], outputs [text]"), {{"const", kGraphOp}}));
+  add_required(kAtenOp, {"call"});
+  add_required(kGraphOp, {"nodes", "outputs"});
   return {{"oneOf", std::move(kinds)}};
 }
 
 }  // namespace
 
 void add_model_definitions(Json& definitions) {
-  for (const ObjectRow& row : kModelRows)
-    definitions[std::string(row.name)] = with_types(object_schema(row.keys));
-  definitions["value"] = {
-      {"oneOf", {{{"type", "number"}}, with_types(object_schema("number '-inf|inf|nan'"))}}};
+  for (const Keys& keys : {model_keys(), aten_call_keys()}) add_definitions(keys, definitions);
   Json formulas = Json::array();
-  for (const char* kind : {"linear_formula", "band_formula", "wave_formula"})
-    formulas.push_back(type_schema(kind));
+  for (const Keys& keys : formula_keys()) {
+    add_definitions(keys, definitions);
+    formulas.push_back({{"$ref", "#/definitions/" + std::string(keys.name)}});
+  }
   definitions["formula"] = {{"oneOf", std::move(formulas)}};
-  definitions["frozen"] = {{"oneOf", {{{"type", "boolean"}}, type_schema("[text]")}}};
-  const std::string node = ", scope? text, frozen? frozen", layer = node + ", weights_of? text";
-  Json nodes = layers_schema(op_table(), node), layers = layers_schema(op_table(), layer);
-  nodes.push_back(named(layer_keys(", call call" + node), {{"const", kAtenOp}}));
-  layers.push_back(named(layer_keys(", call call" + layer), {{"const", kAtenOp}}));
-  layers.push_back(named(layer_keys(", nodes [node], outputs [text]" + layer), {{"const", kGraphOp}}));
-  definitions["node"] = {{"oneOf", std::move(nodes)}};
-  definitions["layer"] = {{"oneOf", std::move(layers)}};
-  definitions["loss"] = loss_schema();
+  const Json special{{"type", "object"},
+                     {"properties", {{"number", names_schema(all_names<SpecialNumber>())}}},
+                     {"required", {"number"}},
+                     {"additionalProperties", false}};
+  definitions["value"] = {{"oneOf", {{{"type", "number"}}, special}}};
+  const Json texts{{"type", "array"}, {"items", {{"type", "string"}}}};
+  definitions["frozen"] = {{"oneOf", {{{"type", "boolean"}}, texts}}};
+  for (const char* name : {"node", "layer"}) definitions[name] = kinds_schema(definitions[name], op_table());
+  definitions["loss"] = kinds_schema(definitions["loss"], loss_table());
 }
 
 }  // namespace pp::detail

@@ -11,6 +11,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/families/decoder_rows.h"
 
 namespace pp::model {
 
@@ -21,9 +22,6 @@ using namespace std::string_view_literals;
 constexpr std::array kExperts{"num_experts"sv,          "num_local_experts"sv,   "n_routed_experts"sv,
                               "num_experts_per_tok"sv,  "n_shared_experts"sv,    "moe_intermediate_size"sv,
                               "router_aux_loss_coef"sv, "decoder_sparse_step"sv, "output_router_logits"sv};
-
-/// The families of mixtures that are read.
-std::string mixtures();
 
 }  // namespace
 
@@ -93,7 +91,8 @@ void ConfigReader::finish() const {
   for (const auto& [key, value] : json_.items()) {
     if (known_.contains(key) || value.is_null()) continue;
     if (std::ranges::find(kExperts, key) != kExperts.end()) {
-      fail(key, "is of a mixture of experts, which " + who_ + " is not; those of " + mixtures() + " are read");
+      fail(key, "is of a mixture of experts, which " + who_ + " is not; those of " + mixture_families() +
+                    " are read");
     }
     if (key == "quantization_config")
       fail(key, "quantized weights are not read; give the configuration of the model before quantization");
@@ -107,40 +106,6 @@ void ConfigReader::finish() const {
 namespace {
 
 using namespace std::string_view_literals;
-
-constexpr std::array kDefaults{
-    ConfigDefaults{.type = "llama"},
-    ConfigDefaults{.type = "mistral", .groups = 8, .window = 4096},
-    ConfigDefaults{.type = "qwen2", .groups = 32, .window = 4096},
-    ConfigDefaults{.type = "qwen3", .groups = 32, .head_width = 128, .window = 4096},
-    ConfigDefaults{
-        .type = "gemma2", .tied = true, .padding = 0, .groups = 4, .head_width = 256, .window = 4096},
-    ConfigDefaults{.type = "phi3", .padding = 32000, .eps = 1e-5},
-    ConfigDefaults{.type = "gpt_neox", .eps = 1e-5},
-    ConfigDefaults{.type = "opt", .tied = true, .padding = 1, .eps = 1e-5},
-    ConfigDefaults{.type = "gpt2", .tied = true, .eps = 1e-5},
-    ConfigDefaults{.type = "smollm3", .tied = true, .padding = 128004, .groups = 4, .rope_base = 2e6},
-    ConfigDefaults{.type = "mixtral", .experts = true, .groups = 8, .rope_base = 1e6, .eps = 1e-5},
-    ConfigDefaults{.type = "qwen2_moe", .experts = true, .groups = 16, .window = 4096},
-    ConfigDefaults{.type = "qwen3_moe", .experts = true, .groups = 4, .window = 4096},
-    ConfigDefaults{.type = "deepseek_v2", .experts = true, .head_width = 64},
-    ConfigDefaults{.type = "deepseek_v3", .experts = true, .head_width = 64},
-    ConfigDefaults{.type = "gpt_oss",
-                   .experts = true,
-                   .groups = 8,
-                   .head_width = 64,
-                   .window = 128,
-                   .rope_base = 150000,
-                   .eps = 1e-5},
-    ConfigDefaults{.type = "glm4_moe", .experts = true, .groups = 8, .head_width = 128, .eps = 1e-5},
-};
-
-std::string mixtures() {
-  std::string names;
-  for (const ConfigDefaults& defaults : kDefaults)
-    if (defaults.experts) names.append(names.empty() ? "" : ", ").append(defaults.type);
-  return names;
-}
 
 constexpr std::array kNeutral{"model_type"sv,
                               "transformers_version"sv,
@@ -203,20 +168,14 @@ constexpr std::array kNeutral{"model_type"sv,
 
 }  // namespace
 
-const ConfigDefaults& config_defaults(const Json& config) {
-  const Json& type = config["model_type"];
-  if (!type.is_string()) throw Error(ErrorKind::data, "/model_type: must be a string");
-  const auto name = type.get<std::string>();
-  std::string names;
-  for (const ConfigDefaults& defaults : kDefaults) {
-    if (defaults.type == name) return defaults;
-    names.append(names.empty() ? "" : ", ").append(defaults.type);
-  }
+void refuse_type(const std::string& type, const Json& config) {
   const bool experts =
       std::ranges::any_of(kExperts, [&](std::string_view key) { return config.contains(key); });
+  std::string names;
+  for (const DecoderRow& row : decoder_rows()) names.append(names.empty() ? "" : ", ").append(row.type);
   throw Error(ErrorKind::data,
-              "/model_type: \"" + name + "\" is not built" +
-                  (experts ? ": its layers are another mixture of experts than those of " + mixtures() +
+              "/model_type: \"" + type + "\" is not built" +
+                  (experts ? ": its layers are another mixture of experts than those of " + mixture_families() +
                                  ", which are read"
                            : "; use one of " + names + ", or bring the module in by scripts/import-torch"));
 }

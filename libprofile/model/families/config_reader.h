@@ -1,5 +1,5 @@
-// Reads the keys of a config.json one by one, with null as missing, and knows which were read; what
-// transformers means where a configuration is silent, and which keys say nothing of what a model computes.
+// Reads the keys of a config.json one by one, with null as missing, and knows which were read, and which say
+// nothing of what a model computes.
 // Private to the families.
 #pragma once
 
@@ -53,21 +53,8 @@ class ConfigReader {
   std::set<std::string, std::less<>> known_;
 };
 
-/// What transformers' configuration classes take where the document is silent.
-struct ConfigDefaults {
-  std::string_view type;
-  bool experts = false;  ///< blocks are mixtures
-  bool tied = false;
-  std::int64_t padding = -1;    ///< -1: none
-  std::int64_t groups = 0;      ///< 0: as many as heads
-  std::int64_t head_width = 0;  ///< 0: width / heads
-  std::int64_t window = 0;
-  double rope_base = 10000;
-  double eps = 1e-6;
-};
-
-/// The defaults of the document's model_type. Throws pp::Error (data) for one that is not built.
-const ConfigDefaults& config_defaults(const Json& config);
+/// Throws pp::Error (data) for a model_type that is not built, whose other keys may say why.
+[[noreturn]] void refuse_type(const std::string& type, const Json& config);
 
 /// Where a model comes from, how it is stored, trained, run and sampled.
 std::span<const std::string_view> neutral_keys();

@@ -77,9 +77,8 @@ struct Decoder {
   bool tied = false;  ///< the head has the embedding's weights
 };
 
-/// What a family is by itself: names, norms, activation, positions; sizes are left to be filled in. `family`:
-/// llama, mistral, qwen2, qwen3, gemma2, phi3, gpt_neox, opt, gpt2, smollm, smollm3, mixtral, qwen2_moe,
-/// qwen3_moe, deepseek_v2, deepseek_v3, gpt_oss, glm4_moe. Throws pp::Error (internal) for others.
+/// What a family of decoder_rows.h is by itself: names, norms, activation, positions; sizes are left to be
+/// filled in. Throws pp::Error (internal) for others.
 Decoder decoder_of_family(std::string_view family);
 
 /// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens.

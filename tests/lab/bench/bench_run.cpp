@@ -54,7 +54,7 @@ class PlainLoop {
         data_(run::make_synthetic(model_, options.synthetic_samples, options.seed, run::Subset::training,
                                   plan.training.dtype)),
         generator_(at::make_generator<at::CPUGeneratorImpl>(0)),
-        optimizer_(model::make_sgd({.momentum = 0.9})),
+        optimizer_(std::make_unique<model::Optimizer>(OptimizerName::sgd)),
         loss_(model::bind_loss(model_.graph.loss->op, model_.graph.loss->attributes)),
         weights_(model_.layers.size()) {
     for (std::size_t i = 0; i < weights_.size(); ++i) {

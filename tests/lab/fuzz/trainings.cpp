@@ -97,7 +97,7 @@ class Training {
   void change_training() {
     Json& training = json_["training"];
     switch (random_.below(3)) {
-      case 0: training["optimizer"] = random_.pick(EnumNames<plan::OptimizerName>::table).second; break;
+      case 0: training["optimizer"] = random_.pick(EnumNames<OptimizerName>::table).second; break;
       case 1: training["mini_batch"] = random_.integer(4, 12); break;
       default: training["replica_routing"] = random_.one_in(2) ? "split" : "round_robin";
     }
@@ -197,7 +197,7 @@ class Training {
     if (expected.tensors.size() != found.tensors.size()) return {category, "other weights: " + difference};
     const double largest = test::largest_difference(expected.tensors, found.tensors);
     // Adam divides by the root of the squared gradient + 1e-8: rounding of a gradient near zero grows with it.
-    const double exact = plan_.training.optimizer == plan::OptimizerName::sgd ? 1e-9 : 1e-7;
+    const double exact = plan_.training.optimizer == OptimizerName::sgd ? 1e-9 : 1e-7;
     const double tolerance = plan_.training.dtype == DType::float64   ? exact
                              : plan_.training.dtype == DType::float32 ? 1e-4
                                                                       : 0.1;

@@ -123,16 +123,9 @@ TEST_SUITE("libprofile/core/schema") {
   }
 
   TEST_CASE("a type may be one of several: times under a condition are numbers in older profiles") {
-    const Json time{{"$ref", "#/definitions/time"}}, number{{"type", "number"}, {"minimum", 0}};
-    CHECK(detail::type_schema("time|number") == Json{{"anyOf", {time, number}}});
-    CHECK(document_schema("profile", document_keys())["definitions"].contains("time"));
-  }
-
-  TEST_CASE("an object of any keys says what its values are") {
-    const Json text{{"type", "string"}}, any_number{{"type", "number"}};
-    CHECK(detail::type_schema("{text}") == Json{{"type", "object"}, {"additionalProperties", text}});
-    CHECK(detail::type_schema("{signed|text}")["additionalProperties"] == Json{{"anyOf", {any_number, text}}});
-    CHECK(detail::type_schema("[{text}]")["items"]["additionalProperties"] == text);
+    const std::string schema = dump_json_compact(document_schema("profile", document_keys()));
+    CHECK(schema.find(R"({"anyOf":[{"$ref":"#/definitions/time"},{"type":"number","minimum":0}]})") !=
+          schema.npos);
   }
 
   TEST_CASE("a document within another one has its own format and version") {

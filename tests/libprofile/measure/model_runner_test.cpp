@@ -316,8 +316,8 @@ TEST_SUITE("libprofile/measure/model_runner") {
     bench.bytes(0);
     const ChargeMemory charged(bench.account);
     std::vector<UpdateRange> ranges(2);  // first and relu; second
-    ranges[0] = {0, 2, model::make_sgd({.momentum = 0.9})};
-    ranges[1] = {2, 3, model::make_sgd({.momentum = 0.9})};
+    ranges[0] = {0, 2, std::make_unique<model::Optimizer>(OptimizerName::sgd)};
+    ranges[1] = {2, 3, std::make_unique<model::Optimizer>(OptimizerName::sgd)};
     bench.runner->time_updates(/*size=*/0, ranges, 2, 3);
     for (const UpdateRange& range : ranges) {
       CHECK(range.seconds.size() == 3);

@@ -337,24 +337,19 @@ TEST_SUITE("libprofile/model/against_torch") {
   }
 
   TEST_CASE("sgd equals torch.optim.SGD over 20 steps") {
-    const std::vector<SgdOptions> settings{{},
-                                           {.momentum = 0.9},
-                                           {.momentum = 0.9, .weight_decay = 0.01},
-                                           {.momentum = 0.5, .weight_decay = 0.1, .dampening = 0.2},
-                                           {.momentum = 0.9, .nesterov = true}};
-    for (const SgdOptions& s : settings) {
-      CAPTURE(s.momentum);
-      CAPTURE(s.dampening);
+    for (const auto& [momentum, nesterov, decay] :
+         {std::tuple{0., 0., 0.}, {0.9, 0., 0.}, {0.9, 0., 0.01}, {0.9, 1., 0.}}) {
+      const double own_momentum = momentum, own_decay = decay, own_nesterov = nesterov;
+      CAPTURE(own_momentum);
       for (const at::ScalarType type : {torch::kFloat, torch::kDouble}) {
-        const auto ours = make_sgd(s);
+        Optimizer ours(OptimizerName::sgd, {{"momentum", own_momentum}, {"nesterov", own_nesterov}}, own_decay);
         const double difference =
-            difference_after_20_steps(*ours, type, 0.1, [&](std::vector<Tensor> parameters) {
+            difference_after_20_steps(ours, type, 0.1, [&](std::vector<Tensor> parameters) {
               return std::make_unique<torch::optim::SGD>(std::move(parameters),
                                                          torch::optim::SGDOptions(0.1)
-                                                             .momentum(s.momentum)
-                                                             .weight_decay(s.weight_decay)
-                                                             .dampening(s.dampening)
-                                                             .nesterov(s.nesterov));
+                                                             .momentum(own_momentum)
+                                                             .weight_decay(own_decay)
+                                                             .nesterov(own_nesterov != 0));
             });
         // One unit in the last place of the largest weight a step: 2^-23 in float32, 2^-52 in float64.
         CHECK(difference <= kSteps * (type == torch::kFloat ? 0x1p-23 : 0x1p-52));
@@ -363,16 +358,13 @@ TEST_SUITE("libprofile/model/against_torch") {
   }
 
   TEST_CASE("adamw equals torch.optim.AdamW over 20 steps") {
-    const AdamOptions s{.beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-7, .weight_decay = 0.05};
     for (const at::ScalarType type : {torch::kFloat, torch::kDouble}) {
-      const auto ours = make_adamw(s);
+      Optimizer ours(OptimizerName::adamw, {{"beta1", 0.8}, {"beta2", 0.99}, {"epsilon", 1e-7}}, 0.05);
       const double difference =
-          difference_after_20_steps(*ours, type, 0.01, [&](std::vector<Tensor> parameters) {
-            return std::make_unique<torch::optim::AdamW>(std::move(parameters),
-                                                         torch::optim::AdamWOptions(0.01)
-                                                             .betas({s.beta1, s.beta2})
-                                                             .eps(s.epsilon)
-                                                             .weight_decay(s.weight_decay));
+          difference_after_20_steps(ours, type, 0.01, [&](std::vector<Tensor> parameters) {
+            return std::make_unique<torch::optim::AdamW>(
+                std::move(parameters),
+                torch::optim::AdamWOptions(0.01).betas({0.8, 0.99}).eps(1e-7).weight_decay(0.05));
           });
       CHECK(difference <= (type == torch::kFloat ? 1e-5 : 1e-14));
     }

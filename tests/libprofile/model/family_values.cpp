@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
+#include "libprofile/core/file.h"
+#include "tests/support/places.h"
 #include "tests/support/torch_test.h"
 
 namespace pp::test {
@@ -98,6 +101,16 @@ void check_values(const ModelValues& values, const nlohmann::json& document, dou
     const double of_step = document["steps"]["losses"][i];
     CHECK(std::abs(values.steps[i] - of_step) <= tolerance * of_step);
   }
+}
+
+std::vector<std::string> decoder_cases() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(test_data("families"))) {
+    if (nlohmann::json::parse(read_file(file.path())).contains("config"))
+      names.push_back(file.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace pp::test

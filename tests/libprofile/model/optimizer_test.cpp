@@ -23,6 +23,10 @@ using at::Tensor;
 
 namespace {
 
+std::unique_ptr<Optimizer> make(OptimizerName name, const OptimizerSettings& given = {}, double decay = 0) {
+  return std::make_unique<Optimizer>(name, given, decay);
+}
+
 constexpr int kSteps = 12;
 
 // Weights and gradients of 75 elements: a vector kernel's body, also of bfloat16, and its tail.
@@ -72,19 +76,19 @@ void check_recursion(Make of, const std::function<Recursion(double rate)>& of_ra
 }  // namespace
 
 TEST_SUITE("libprofile/model/optimizer") {
-  TEST_CASE("sgd, plain, with dampened and with Nesterov's momentum and decay, is its recursion") {
-    for (const SgdOptions& options : {SgdOptions{},
-                                      {.momentum = 0.9, .dampening = 0.25},
-                                      {.momentum = 0.9, .weight_decay = 0.05, .nesterov = true}}) {
-      check_recursion([&] { return make_sgd(options); },
-                      [&](double rate) {
-                        return [&options, rate](std::array<double, 2>& state, double w, double g, int step) {
-                          g += options.weight_decay * w;
-                          if (options.momentum == 0) return w - rate * g;
-                          state[0] = step == 1 ? g : options.momentum * state[0] + (1 - options.dampening) * g;
-                          return w - rate * (options.nesterov ? g + options.momentum * state[0] : state[0]);
-                        };
-                      });
+  TEST_CASE("sgd, plain, with momentum and with Nesterov's momentum and decay, is its recursion") {
+    for (const auto& [momentum, nesterov, decay] : {std::tuple{0., 0., 0.}, {0.9, 0., 0.}, {0.9, 1., 0.05}}) {
+      check_recursion(
+          [&] {
+            return make(OptimizerName::sgd, {{"momentum", momentum}, {"nesterov", nesterov}}, decay);
+          },
+          [=](double rate) {
+            return [=](std::array<double, 2>& state, double w, double g, int) {
+              g += decay * w;
+              state[0] = momentum * state[0] + g;
+              return w - rate * (nesterov != 0 ? g + momentum * state[0] : state[0]);
+            };
+          });
     }
   }
 
@@ -95,14 +99,14 @@ TEST_SUITE("libprofile/model/optimizer") {
       const double mean = state[0] / (1 - std::pow(0.8, step)), square = state[1] / (1 - std::pow(0.95, step));
       return w - rate * mean / (std::sqrt(square) + 1e-6);
     };
-    const AdamOptions options{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.05};
-    check_recursion([&] { return make_adam(options); },
+    const OptimizerSettings given{{"beta1", 0.8}, {"beta2", 0.95}, {"epsilon", 1e-6}};
+    check_recursion([&] { return make(OptimizerName::adam, given, 0.05); },
                     [&](double rate) {
                       return [=](std::array<double, 2>& state, double w, double g, int step) {
                         return adam(w, state, g + 0.05 * w, step, rate);
                       };
                     });
-    check_recursion([&] { return make_adamw(options); },
+    check_recursion([&] { return make(OptimizerName::adamw, given, 0.05); },
                     [&](double rate) {
                       return [=](std::array<double, 2>& state, double w, double g, int step) {
                         return adam(w * (1 - rate * 0.05), state, g, step, rate);
@@ -115,9 +119,8 @@ TEST_SUITE("libprofile/model/optimizer") {
       for (const double decay : {0.0, 0.05}) {
         CAPTURE(momentum);
         CAPTURE(decay);
-        const RmspropOptions options{
-            .alpha = 0.9, .epsilon = 1e-6, .momentum = momentum, .weight_decay = decay};
-        check_recursion([&] { return make_rmsprop(options); },
+        const OptimizerSettings given{{"alpha", 0.9}, {"epsilon", 1e-6}, {"momentum", momentum}};
+        check_recursion([&] { return make(OptimizerName::rmsprop, given, decay); },
                         [&](double rate) {
                           return [=](std::array<double, 2>& state, double w, double g, int) {
                             g += decay * w;
@@ -131,8 +134,8 @@ TEST_SUITE("libprofile/model/optimizer") {
   }
 
   TEST_CASE("adagrad with decay of weights and of the rate is its recursion") {
-    const AdagradOptions options{.lr_decay = 0.3, .epsilon = 1e-6, .weight_decay = 0.05};
-    check_recursion([&] { return make_adagrad(options); },
+    const OptimizerSettings given{{"lr_decay", 0.3}, {"epsilon", 1e-6}};
+    check_recursion([&] { return make(OptimizerName::adagrad, given, 0.05); },
                     [&](double rate) {
                       return [=](std::array<double, 2>& state, double w, double g, int step) {
                         g += 0.05 * w;
@@ -144,49 +147,57 @@ TEST_SUITE("libprofile/model/optimizer") {
 
   TEST_CASE("the learning rate is that of the step") {
     // w = 1, gradient 1: 1 - 0.5 - 0.25
-    const auto sgd = make_sgd({});
+    const auto sgd = make(OptimizerName::sgd, {{"momentum", 0}});
     const std::vector<Tensor> weights{at::ones({1})}, gradients{at::ones({1})};
     sgd->step(weights, gradients, 0.5);
     sgd->step(weights, gradients, 0.25);
     CHECK(weights[0].item<float>() == 0.25f);
   }
 
-  TEST_CASE("the state is as large as state_ratio says") {
-    const std::vector<Tensor> weights{at::ones({6})}, gradients{at::ones({6})};
-    CHECK(make_sgd({})->state_ratio() == 0.0);
-    const auto momentum = make_sgd({.momentum = 0.9});
-    const auto adamw = make_adamw({});
-    CHECK(momentum->state_ratio() == 1.0);
-    CHECK(adamw->state_ratio() == 2.0);
-    CHECK(momentum->state().empty());
-    CHECK(adamw->state().empty());
-    momentum->step(weights, gradients, 0.1);
-    adamw->step(weights, gradients, 0.1);
-    REQUIRE(momentum->state().size() == 1);
-    CHECK(momentum->state()[0].tensors[0].equal(gradients[0]));  // the first step takes the gradient as it is
-    REQUIRE(adamw->state().size() == 3);
-    CHECK(adamw->state()[0].tensors[0].sizes() == weights[0].sizes());
-    CHECK(adamw->state()[2].tensors[0].item<float>() == 1.0f);
-    const auto rmsprop = make_rmsprop({}), heavy = make_rmsprop({.momentum = 0.9}), adagrad = make_adagrad({});
-    for (Optimizer* optimizer : {momentum.get(), adamw.get(), rmsprop.get(), heavy.get(), adagrad.get()}) {
-      if (optimizer->state().empty()) optimizer->step(weights, gradients, 0.1);
-      std::vector<std::string> names;
-      double bytes = 0;
-      for (const OptimizerSlot& slot : optimizer->state()) {
-        names.push_back(slot.name);
-        if (slot.name != "step") bytes += static_cast<double>(slot.tensors[0].nbytes());
+  TEST_CASE("the state is what its row says") {
+    for (const OptimizerRow& row : kOptimizerRows) {
+      for (const double momentum : {0.0, 0.9}) {
+        CAPTURE(row.text);
+        OptimizerSettings given;
+        if (std::ranges::find(row.settings, "momentum", &OptimizerSetting::name) != row.settings.end())
+          given["momentum"] = momentum;
+        const std::vector<Tensor> weights{at::ones({6})}, gradients{at::ones({6})};
+        const auto optimizer = make(row.name, given);
+        CHECK(optimizer->state().empty());
+        optimizer->step(weights, gradients, 0.1);
+        std::vector<std::string> names;
+        double bytes = 0;
+        for (const OptimizerSlot& slot : optimizer->state()) {
+          names.push_back(slot.name);
+          if (slot.name == "step") {
+            CHECK(slot.tensors[0].item<float>() == 1.0f);
+          } else {
+            CHECK(slot.tensors[0].sizes() == weights[0].sizes());
+            bytes += static_cast<double>(slot.tensors[0].nbytes());
+          }
+        }
+        CHECK(names == optimizer->slot_names());
+        CHECK(bytes == 24 * state_ratio_of(row.name, given));  // 6 floats
+        if (row.name == OptimizerName::sgd && momentum > 0)
+          CHECK(optimizer->state()[0].tensors[0].equal(
+              gradients[0]));  // the first step takes the gradient as it is
       }
-      CHECK(names == optimizer->slot_names());
-      CHECK(bytes == 24 * optimizer->state_ratio());  // 6 floats
     }
-    CHECK(make_sgd({})->slot_names().empty());
   }
 
   TEST_CASE("an optimizer goes on from the state of another one, bit by bit") {
     using Maker = std::unique_ptr<Optimizer> (*)();
-    const std::vector<Maker> makers{
-        [] { return make_sgd({.momentum = 0.9}); }, [] { return make_adam({}); }, [] { return make_adamw({}); },
-        [] { return make_rmsprop({.momentum = 0.5}); }, [] { return make_adagrad({.lr_decay = 0.5}); }};
+    const std::vector<Maker> makers{[] {
+                                      return make(OptimizerName::sgd, {{"momentum", 0.9}});
+                                    },
+                                    [] { return make(OptimizerName::adam); },
+                                    [] { return make(OptimizerName::adamw); },
+                                    [] {
+                                      return make(OptimizerName::rmsprop, {{"momentum", 0.5}});
+                                    },
+                                    [] {
+                                      return make(OptimizerName::adagrad, {{"lr_decay", 0.5}});
+                                    }};
     for (const Maker make : makers) {
       const std::vector<Tensor> gradients{at::arange(6, at::kFloat)};
       const std::vector<Tensor> all{at::ones({6})}, halves{at::ones({6})};
@@ -210,12 +221,20 @@ TEST_SUITE("libprofile/model/optimizer") {
     const int threads = at::get_num_threads();
     at::set_num_threads(1);  // LibTorch cuts whole tensors by its threads: bfloat16's tails round otherwise
     const std::vector<Maker> makers{
-        [] { return make_sgd({}); },
-        [] { return make_sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}); },
-        [] { return make_adam({.weight_decay = 0.1}); },
-        [] { return make_adamw({.weight_decay = 0.1}); },
-        [] { return make_rmsprop({.momentum = 0.5, .weight_decay = 0.1}); },
-        [] { return make_adagrad({.lr_decay = 0.5}); }};
+        [] {
+          return make(OptimizerName::sgd, {{"momentum", 0}});
+        },
+        [] {
+          return make(OptimizerName::sgd, {{"momentum", 0.9}, {"nesterov", 1}}, 0.1);
+        },
+        [] { return make(OptimizerName::adam, {}, 0.1); },
+        [] { return make(OptimizerName::adamw, {}, 0.1); },
+        [] {
+          return make(OptimizerName::rmsprop, {{"momentum", 0.5}}, 0.1);
+        },
+        [] {
+          return make(OptimizerName::adagrad, {{"lr_decay", 0.5}});
+        }};
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
       std::vector<Tensor> start;
       for (const std::int64_t size : {3, 65536, 1, 65, 200'011, 7}) start.push_back(wave(size, dtype));
@@ -261,33 +280,30 @@ TEST_SUITE("libprofile/model/optimizer") {
     };
     const auto moved = [&](const Tensor& by) { return weights[0] - distance * by; };
     for (const bool nesterov : {false, true}) {
-      const auto sgd = make_sgd({.momentum = 0.9, .nesterov = nesterov});
+      const auto sgd = make(OptimizerName::sgd, {{"momentum", 0.9}, {"nesterov", nesterov ? 1 : 0}});
       const Tensor found = after(*sgd);
       CHECK(found.allclose(moved(sgd->state()[0].tensors[0]), 1e-14, 1e-14));
     }
-    const auto rmsprop = make_rmsprop({.momentum = 0.9});
+    const auto rmsprop = make(OptimizerName::rmsprop, {{"momentum", 0.9}});
     const Tensor by_rmsprop = after(*rmsprop);
     CHECK(by_rmsprop.allclose(moved(rmsprop->state()[1].tensors[0]), 1e-14, 1e-14));
     const auto means = [](const Optimizer& adam) {  // after three steps
       return adam.state()[0].tensors[0] / (1 - 0.9 * 0.9 * 0.9) /
              ((adam.state()[1].tensors[0] / (1 - 0.999 * 0.999 * 0.999)).sqrt() + 1e-8);
     };
-    const auto adam = make_adam({}), adamw = make_adamw({.weight_decay = 0.5});
+    const auto adam = make(OptimizerName::adam), adamw = make(OptimizerName::adamw, {}, 0.5);
     const Tensor by_adam = after(*adam);
     CHECK(by_adam.allclose(moved(means(*adam)), 1e-14, 1e-14));
     const Tensor by_adamw = after(*adamw);
     CHECK(by_adamw.allclose(moved(means(*adamw) + 0.5 * weights[0]), 1e-14, 1e-14));
-    CHECK(after(*make_adagrad({})).equal(weights[0]));
-    CHECK_FALSE(make_adagrad({})->has_direction());
-    CHECK_FALSE(make_sgd({})->has_direction());
-    CHECK_FALSE(make_rmsprop({})->has_direction());
+    CHECK(after(*make(OptimizerName::adagrad)).equal(weights[0]));
   }
 
   TEST_CASE("row 22: under a constant gradient and a steady state the prediction is what comes") {
     const std::vector<Tensor> weights{at::ones({4}, at::kDouble)}, predicted{at::empty({4}, at::kDouble)};
     const std::vector<Tensor> gradients{at::arange(1, 5, at::kDouble)};
-    for (const auto& optimizer :
-         {make_sgd({.momentum = 0.9}), make_adam({}), make_rmsprop({.alpha = 0.5, .momentum = 0.9})}) {
+    for (const auto& optimizer : {make(OptimizerName::sgd, {{"momentum", 0.9}}), make(OptimizerName::adam),
+                                  make(OptimizerName::rmsprop, {{"alpha", 0.5}, {"momentum", 0.9}})}) {
       for (int step = 0; step < 400; ++step) optimizer->step(weights, gradients, 0.01);  // 0.9^400 is 5e-19
       optimizer->predict(weights, predicted, 3 * 0.01);
       for (int step = 0; step < 3; ++step) optimizer->step(weights, gradients, 0.01);
@@ -296,7 +312,7 @@ TEST_SUITE("libprofile/model/optimizer") {
   }
 
   TEST_CASE("a gradient of another layout, dtype or count is refused") {
-    const auto sgd = make_sgd({});
+    const auto sgd = make(OptimizerName::sgd, {{"momentum", 0}});
     const std::vector<Tensor> weights{at::ones({2, 3})};
     CHECK_THROWS_WITH_AS(sgd->step(weights, std::vector{at::ones({3, 2}).t()}, 0.1),
                          "optimizer: weight 0 and its gradient differ in shape or strides", Error);
@@ -311,8 +327,8 @@ TEST_SUITE("libprofile/model/optimizer") {
   }
 
   TEST_CASE("a stage without parameters has nothing to do") {
-    make_sgd({.momentum = 0.9})->step({}, {}, 0.1);
-    make_adamw({})->step({}, {}, 0.1);
+    make(OptimizerName::sgd, {{"momentum", 0.9}})->step({}, {}, 0.1);
+    make(OptimizerName::adamw)->step({}, {}, 0.1);
   }
 }
 

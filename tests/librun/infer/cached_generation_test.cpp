@@ -66,10 +66,9 @@ struct Decoding : test::InferFiles {
 
 TEST_SUITE("librun/infer/cached_generation") {
   TEST_CASE("greedy tokens are those of transformers, on one stage and on three") {
-    for (const char* name : test::kDecoderCases) {
+    for (const std::string& name : test::decoder_cases()) {
       CAPTURE(name);
-      const Json document =
-          parse_json(read_file(pp::test::test_data("families/" + std::string(name) + ".json")));
+      const Json document = parse_json(read_file(pp::test::test_data("families/" + name + ".json")));
       const ModelGraph graph =
           model::build_hugging_face(document["config"], document["arguments"].get<std::string>());
       const std::int64_t sequence = graph.inputs.front().type.shape.front();

@@ -33,7 +33,7 @@ constexpr std::int64_t kVector = 544 * sizeof(float);  // of mlp(8): librun/rank
 constexpr std::int64_t kHead = 64;
 
 plan::Plan served_plan(const std::string& schedule, int replicas,
-                       plan::OptimizerName optimizer = plan::OptimizerName::sgd) {
+                       OptimizerName optimizer = OptimizerName::sgd) {
   return make_plan({.model = pp::test::mlp(8),
                     .replicas = {replicas},
                     .schedule = schedule,
@@ -49,7 +49,7 @@ run::RunOptions short_run(int steps) {
   options.synthetic_samples = steps * kBatch;
   options.epochs = 1;
   options.learning_rate = 0.1;
-  options.momentum = 0;
+  options.optimizer["momentum"] = 0;
   options.evaluate = false;
   return options;
 }
@@ -78,9 +78,9 @@ TEST_SUITE("librun/server/ranks") {
       }
     }
     run::RunOptions options = short_run(18);
-    options.momentum.reset();
+    options.optimizer["momentum"].reset();
     options.interleave = 5;
-    check_same(3, served_plan("downpour", 3, plan::OptimizerName::adagrad), options);
+    check_same(3, served_plan("downpour", 3, OptimizerName::adagrad), options);
   }
 
   TEST_CASE("the server stands on the rank of the first replica, wherever the plan puts it") {
@@ -144,10 +144,10 @@ TEST_SUITE("librun/server/ranks") {
 
   TEST_CASE(
       "a checkpoint of two ranks goes on on two, and on one, as an uninterrupted run with the same ones") {
-    const plan::Plan plan = served_plan("downpour", 2, plan::OptimizerName::adagrad);
+    const plan::Plan plan = served_plan("downpour", 2, OptimizerName::adagrad);
     run::RunOptions options = short_run(12);
     options.epochs.reset();
-    options.momentum.reset();
+    options.optimizer["momentum"].reset();
     options.interleave = 4;
     options.checkpoint_steps = 6;
     const TestFolder folder;

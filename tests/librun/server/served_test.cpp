@@ -22,7 +22,7 @@ namespace {
 constexpr int kBatch = 4;
 
 plan::Plan served_plan(const std::string& schedule, int replicas, DType dtype = DType::float64,
-                       plan::OptimizerName optimizer = plan::OptimizerName::sgd) {
+                       OptimizerName optimizer = OptimizerName::sgd) {
   return make_plan({.model = test::regression(),
                     .replicas = {replicas},
                     .schedule = schedule,
@@ -39,7 +39,7 @@ run::RunOptions short_run(int steps) {
   options.synthetic_samples = steps * kBatch;
   options.epochs = 1;
   options.learning_rate = 0.1;
-  options.momentum = 0;
+  options.optimizer["momentum"] = 0;
   options.evaluate = false;
   return options;
 }
@@ -110,7 +110,7 @@ struct Recursion {
 test::NamedTensors downpour(const plan::Plan& plan, const run::RunOptions& options) {
   Recursion all(plan, options);
   const int fetch = options.fetch_every.value_or(1), push = options.push_every.value_or(1);
-  const bool adagrad = plan.training.optimizer == plan::OptimizerName::adagrad;
+  const bool adagrad = plan.training.optimizer == OptimizerName::adagrad;
   std::vector<LayerTensors> local(static_cast<std::size_t>(all.replicas)), sum(local.size());
   for (LayerTensors& tensors : sum) tensors = all.zero();
   LayerTensors squares = all.zero();
@@ -192,12 +192,12 @@ std::string refusal(const plan::Plan& plan, const std::function<void(run::RunOpt
 
 TEST_SUITE("librun/server/served") {
   TEST_CASE("row 3: the synchronous parameter server equals data parallelism, bit for bit") {
-    for (const auto optimizer : {plan::OptimizerName::sgd, plan::OptimizerName::adam}) {
+    for (const auto optimizer : {OptimizerName::sgd, OptimizerName::adam}) {
       for (const int micro_batches : {4, 3, 1}) {  // 3 and 1: some replica of 4 has nothing to do
         const auto train = [&](const char* schedule) {
           run::RunOptions options = short_run(12);
           options.epochs = 2;
-          options.momentum.reset();
+          options.optimizer["momentum"].reset();
           options.clip_norm.reset();
           return test::run_plan(make_plan({.model = test::dropout_mlp(),
                                            .replicas = {micro_batches == 4 ? 2 : 4},
@@ -245,9 +245,9 @@ TEST_SUITE("librun/server/served") {
   }
 
   TEST_CASE("downpour with adagrad at the server") {
-    const plan::Plan plan = served_plan("downpour", 3, DType::float64, plan::OptimizerName::adagrad);
+    const plan::Plan plan = served_plan("downpour", 3, DType::float64, OptimizerName::adagrad);
     run::RunOptions options = short_run(18);
-    options.momentum.reset();
+    options.optimizer["momentum"].reset();
     options.interleave = 5;
     options.push_every = 2;
     CHECK(test::largest_difference(downpour(plan, options), test::run_plan(plan, options).tensors) < 1e-13);
@@ -318,10 +318,10 @@ TEST_SUITE("librun/server/served") {
   }
 
   TEST_CASE("a resumed run in a fixed order equals the uninterrupted one with the same checkpoints") {
-    const plan::Plan plan = served_plan("downpour", 2, DType::float32, plan::OptimizerName::adagrad);
+    const plan::Plan plan = served_plan("downpour", 2, DType::float32, OptimizerName::adagrad);
     run::RunOptions options = short_run(12);
     options.epochs.reset();
-    options.momentum.reset();
+    options.optimizer["momentum"].reset();
     options.interleave = 4;
     options.checkpoint_steps = 6;
     const TestFolder folder;
@@ -339,7 +339,7 @@ TEST_SUITE("librun/server/served") {
     CHECK(refusal(downpour, short_run(9)) ==
           "schedule downpour: 9 mini-batches are not a multiple of the 2 replicas of stage 0; use 8 or 10, or "
           "--drop-last");
-    CHECK(refusal(ssp, [](auto& o) { o.momentum.reset(); }) ==
+    CHECK(refusal(ssp, [](auto& o) { o.optimizer["momentum"].reset(); }) ==
           "schedule ssp: updates are plain gradient descent, without momentum; give --momentum 0");
     CHECK(refusal(ssp, [](auto& o) { o.push_every = 2; }) ==
           "--push-every: schedule ssp does not read it; leave it out, or plan with downpour");
@@ -352,13 +352,13 @@ TEST_SUITE("librun/server/served") {
           "--clip-norm: under schedule parameter-server no replica sees the whole gradient before the update; "
           "plan "
           "with data-parallel");
-    CHECK(refusal(served_plan("downpour", 2, DType::float32, plan::OptimizerName::adam),
-                  [](auto& o) { o.momentum.reset(); }) ==
+    CHECK(refusal(served_plan("downpour", 2, DType::float32, OptimizerName::adam),
+                  [](auto& o) { o.optimizer["momentum"].reset(); }) ==
           "schedule downpour: its server runs sgd or adagrad, the plan's optimizer is adam; plan with "
           "--optimizer "
           "sgd or adagrad");
-    CHECK(refusal(served_plan("hogwild", 2, DType::float32, plan::OptimizerName::adagrad),
-                  [](auto& o) { o.momentum.reset(); }) ==
+    CHECK(refusal(served_plan("hogwild", 2, DType::float32, OptimizerName::adagrad),
+                  [](auto& o) { o.optimizer["momentum"].reset(); }) ==
           "schedule hogwild: updates are plain gradient descent, the plan's optimizer is adagrad; plan with "
           "--optimizer sgd");
     CHECK(

@@ -4,8 +4,6 @@
 #include <ATen/ops/full.h>
 
 #include "libprofile/core/error.h"
-#include "librun/options/optimizer.h"
-#include "librun/options/optimizer_settings.h"
 #include "tests/librun/models.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
@@ -28,7 +26,8 @@ struct FirstStage {
     StageOptions options;
     options.layers = {0, 1};
     options.dtype = DType::float64;
-    options.optimizer = model::make_sgd({});
+    options.optimizer =
+        std::make_unique<model::Optimizer>(OptimizerName::sgd, OptimizerSettings{{"momentum", 0}});
     return options;
   }
   at::Tensor weight() const { return stage.weights().layers.front().front().detach(); }
@@ -61,7 +60,7 @@ TEST_SUITE("librun/stage") {
 
   TEST_CASE("a part of the optimizer's state is refused, none of it begins anew") {
     StageOptions options = FirstStage::options();
-    options.optimizer = model::make_sgd({.momentum = 0.9});
+    options.optimizer = std::make_unique<model::Optimizer>(OptimizerName::sgd);
     const ResolvedModel model = resolve(pp::test::mlp(1));
     Stage stage(model, std::move(options));
     stage.restore({}, {});
@@ -149,23 +148,6 @@ TEST_SUITE("librun/stage") {
     first.stage.scale_gradient(0.5);
     CHECK(pp::test::CalledOperations::count("aten::mul_") == 1);
     CHECK(first.stage.update_gradient().flat.equal(half));
-  }
-
-  TEST_CASE("what an optimizer keeps is told without making it") {
-    for (const auto& [name, text] : EnumNames<plan::OptimizerName>::table) {
-      for (const double momentum : {0.0, 0.5}) {
-        run::RunOptions options;
-        if (name == plan::OptimizerName::sgd || name == plan::OptimizerName::rmsprop)
-          options.momentum = momentum;
-        const run::OptimizerState told = run::optimizer_state(name, options);
-        const auto made = run::make_optimizer(name, options);
-        CAPTURE(text);
-        CAPTURE(momentum);
-        CHECK(told.slots == made->slot_names());
-        CHECK(told.ratio == made->state_ratio());
-        CHECK(told.has_direction == made->has_direction());
-      }
-    }
   }
 }
 

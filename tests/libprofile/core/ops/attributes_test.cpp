@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "tests/libprofile/core/error_text.h"
 #include "tests/support/doctest.h"
@@ -91,6 +92,21 @@ TEST_SUITE("libprofile/core/ops/op_table") {
           "ceil_mode");
     CHECK(refused("relu", {{"inplace", true}}) ==
           "[data] /a/inplace: unknown attribute of relu; remove it, the op has none");
+  }
+
+  TEST_CASE("the importer is told type, range and default of each attribute") {
+    const Json rows = operations_json();
+    const auto row = std::ranges::find_if(rows, [](const Json& one) { return one["name"] == "conv2d"; });
+    REQUIRE(row != rows.end());
+    CHECK((*row)["inputs"] == Json({1, 1}));
+    const Json& attributes = (*row)["attributes"];
+    CHECK(attributes.front() == Json{{"name", "out_channels"},
+                                     {"summary", attributes.front()["summary"]},
+                                     {"type", "integer"},
+                                     {"required", true},
+                                     {"least", 1.0},
+                                     {"most", 1048576.0}});
+    CHECK(attributes.back()["default_from"] == "padding");
   }
 
   TEST_CASE("reading an attribute as another type is our own bug") {
