@@ -47,6 +47,8 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
       const LedgerEntry said = by_first_clock(std::move(entry));
       mailbox_.post(0, pack(said, first_start_));
     });
+    if (job_.checkpointer)
+      job_.checkpointer->relay([this](CheckpointShare share) { mailbox_.post(0, pack(std::move(share))); });
   }
   thread_.add([this] { serve(); });
 }
@@ -168,20 +170,14 @@ void RankLink::handle(Peers::ControlMessage control) {
     case ControlKind::order: {
       post_down(control.bytes);
       const Order order = unpack_order(from);
-      if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
+      if (order.command.kind == Command::Kind::snapshot) job_.checkpointer->reached(order.command.step, {});
       job_.commands.apply(order);
       if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
       return;
     }
     case ControlKind::end: return set(left_);
     case ControlKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
-    case ControlKind::share: {
-      CheckpointShare share = unpack_share(from);
-      control.bytes = {};
-      const Monitor::Lock lock = monitor_.lock();
-      shares_[{share.step, share.last}].emplace(control.from, std::move(share));
-      return monitor_.notify();
-    }
+    case ControlKind::share: return job_.checkpointer->enter(control.from, unpack_share(from));
     case ControlKind::records: {
       RankRecords records = unpack_records(from);
       const Monitor::Lock lock = monitor_.lock();
@@ -270,17 +266,6 @@ FromOthers RankLink::await_others() {
       lock, [&] { return complete_ + 1 == heard_.size(); }, [] { return false; });
   mailbox_.post_all(kind_alone(ControlKind::end));
   return std::move(others_);
-}
-
-std::vector<CheckpointShare> RankLink::await_shares(Step step, bool last) {
-  Monitor::Lock lock = monitor_.lock();
-  std::map<int, CheckpointShare>& by_rank = shares_[{step, last}];
-  monitor_.wait_driver(
-      lock, [&] { return by_rank.size() + 1 == heard_.size(); }, [] { return false; });
-  std::vector<CheckpointShare> shares;
-  for (auto& [rank, share] : by_rank) shares.push_back(std::move(share));
-  shares_.erase({step, last});
-  return shares;
 }
 
 void RankLink::follow(const std::function<bool()>& interrupted) {

@@ -43,14 +43,10 @@ class RankLink {
   bool interrupted() const { return interrupted_; }
   /// Rank 0, when its own workers have ended. Throws Stopped.
   FromOthers await_others();
-  /// Rank 0: those of all others, by rank. Throws Stopped.
-  std::vector<CheckpointShare> await_shares(Step step, bool last);
 
   /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
   /// Stopped.
   void follow(const std::function<bool()>& interrupted);
-  /// To rank 0.
-  void post(CheckpointShare share) { mailbox_.post(0, pack(std::move(share))); }
   /// What the workers here wrote down, in times of rank 0's clock; returns when rank 0 has everything. Throws
   /// Stopped.
   void leave(const RecordsHere& records);
@@ -82,8 +78,6 @@ class RankLink {
   Monitor monitor_;  ///< of what follows
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
-  std::map<std::pair<Step, bool>, std::map<int, CheckpointShare>>
-      shares_;  ///< by step and whether it is the last; by rank
   FromOthers others_;
   int round_trips_ = 0;  ///< to come before the clock is known at the end
 
