@@ -12,7 +12,7 @@ namespace pp::run {
 namespace {
 
 constexpr int kBranches = 8;                    // ranks that one passes orders on to
-constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
+constexpr int kGroup = 8;                       // round trips at the end, of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
 // Of a record, with(time) in place of each time of the run.
@@ -59,21 +59,20 @@ void RankLink::post_down(const std::string& bytes) {
     mailbox_.post(rank, bytes);
 }
 
-void RankLink::ask(Haste haste) {
+void RankLink::ask() {
   const Time now = Coordinator::Clock::now();
-  if (haste == Haste::awake) asked_ = now;
-  mailbox_.post(0, Packer().add(ControlKind::ask).add(haste).add(now).take());
+  asked_ = now;
+  mailbox_.post(0, Packer().add(ControlKind::ask).add(now).take());
 }
 
 void RankLink::read_time(Unpacker& control, Time now) {
   const auto asked = control.take<Time>();
   const auto there = control.take<Time>();
   const Monitor::Lock lock = monitor_.lock();
-  const bool at_the_end = round_trips_ > 0;
-  if (at_the_end && --round_trips_ > 0) ask(Haste::awake);
+  if (--round_trips_ > 0) ask();
   const std::lock_guard held(clock_mutex_);
   clock_->add(asked, there, now);
-  if (at_the_end ? round_trips_ > 0 : ++answers_ % kGroup > 0) return;
+  if (round_trips_ > 0) return;
   clock_->close_group();
   monitor_.notify();
 }
@@ -125,7 +124,6 @@ void RankLink::serve() noexcept {
         last_pulse_ = now;
         send_pulse();
         check_silence(now);
-        if (clock_) ask(Haste::none);
         job_.check_devices();
       }
       if (job_.coordinator.stopped()) {
@@ -162,7 +160,7 @@ void RankLink::handle(Peers::ControlMessage control) {
       return;
     }
     case ControlKind::ask: {
-      if (from.take<Haste>() == Haste::awake) asked_ = Coordinator::Clock::now();
+      asked_ = Coordinator::Clock::now();
       Packer answer = std::move(Packer().add(ControlKind::time).add(from.take<Time>()));
       return mailbox_.post(control.from, answer.add(Coordinator::Clock::now()).take());
     }
@@ -286,7 +284,7 @@ void RankLink::leave(const RecordsHere& records) {
   Monitor::Lock lock = monitor_.lock();
   if (clock_) {
     round_trips_ = kGroup;
-    ask(Haste::awake);
+    ask();
     monitor_.wait_driver(
         lock, [&] { return round_trips_ == 0; }, [] { return false; });
     for (const auto& [worker, record] : records)

@@ -64,9 +64,8 @@ class RankLink {
   void check_silence(Time now);
   void say_failure();
   Seconds interval() const;
-  /// Other ranks: what rank 0's clock shows.
-  enum class Haste { none, awake };  ///< awake: neither rank sleeps until the answer is there
-  void ask(Haste haste);
+  /// Other ranks: what rank 0's clock shows; neither rank sleeps until the answer is there.
+  void ask();
   void read_time(Unpacker& control, Time now);
   /// A time of the run by the clock here, by rank 0's.
   Seconds common(Seconds here) const;
@@ -81,13 +80,12 @@ class RankLink {
   FromOthers others_;
   int round_trips_ = 0;  ///< to come before the clock is known at the end
 
-  mutable std::mutex clock_mutex_;  ///< of these three
+  mutable std::mutex clock_mutex_;  ///< of these two
   std::optional<RankClock> clock_;  ///< none: it is rank 0's
-  int answers_ = 0;
-  Time first_start_{};  ///< of the run, by rank 0's clock
+  Time first_start_{};              ///< of the run, by rank 0's clock
 
   std::atomic<bool> interrupted_ = false;
-  std::atomic<Time> asked_ = Time{};  ///< in haste, here or on rank 0
+  std::atomic<Time> asked_ = Time{};  ///< for the time, here or on rank 0
   // Of the thread.
   std::vector<std::optional<Time>> heard_;         ///< per rank; none: it has not begun
   std::vector<Coordinator::Elsewhere> elsewhere_;  ///< per rank
