@@ -28,8 +28,8 @@ RunStart start_of(const plan::Plan& plan, const RunOptions& options, const Setup
           setup.start.position.step, setup.length.total};
 }
 
-std::string exit_reason(const Driver& driver, const Saver& saver) {
-  if (!saver.failures().empty()) return "not_written";
+std::string exit_reason(const Driver& driver, const Job& job) {
+  if (job.checkpointer && !job.checkpointer->failures().empty()) return "not_written";
   if (driver.stopped_by_nan()) return "not_finite";
   return driver.interrupted() ? "interrupted" : driver.stopped_early() ? "stopped_early" : "completed";
 }
@@ -63,8 +63,7 @@ ReplicasReport replicas_report(const ServerFigures& figures, std::int64_t steps)
           per_step(figures.pushed), per_step(figures.fetched)};
 }
 
-RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others, const Driver& driver,
-                      const Saver& saver) {
+RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others, const Driver& driver) {
   RunReport report;
   report.context = profile::measurement_context();
   report.context["pp"] = PP_VERSION;
@@ -73,11 +72,11 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
   report.settings = settings_of(job.plan, job.options, job.setup.length);
-  report.checkpoints = saver.report();
+  if (job.checkpointer) report.checkpoints = job.checkpointer->report();
   if (report.checkpoints) report.checkpoints->choice = driver.checkpoint_choice();
   if (const Start& start = job.setup.start; !start.resumed.empty())
     report.resumed = ResumedFrom{start.resumed.string(), start.position.step};
-  report.exit_reason = exit_reason(driver, saver);
+  report.exit_reason = exit_reason(driver, job);
   report.seed = job.options.seed;
   report.steps = driver.step_count();
   report.skipped_steps = driver.skipped_steps();
@@ -123,17 +122,16 @@ void tell_start(const plan::Plan& plan, const RunOptions& options, const Setup& 
 }
 
 /// The process that drives: alone, or as rank 0.
-RunReport lead(std::unique_ptr<Work> work, const Saver& saver, Observer& observer,
-               const std::function<bool()>& interrupted) {
+RunReport lead(std::unique_ptr<Work> work, Observer& observer, const std::function<bool()>& interrupted) {
   const Work& all = *work;
   const std::function<bool()> ends = [&] { return interrupted() || (all.link && all.link->interrupted()); };
-  Driver driver(work->job, observer, ends, &saver);
+  Driver driver(work->job, observer, ends);
   FromOthers others;
   perform(work, [&] {
     driver.drive();
     if (work->link) others = work->link->await_others();
   });
-  return make_report(work->job, work->crew, others, driver, saver);
+  return make_report(work->job, work->crew, others, driver);
 }
 
 void follow(std::unique_ptr<Work> work, const std::function<bool()>& interrupted) {
@@ -168,8 +166,8 @@ RunReport run(const plan::Plan& plan, const RunOptions& given, Observer& observe
   Setup setup = make_setup(plan, options);
   tell_start(plan, options, setup, observer);
   profile::install_memory_meter();
-  const auto saver = std::make_shared<Saver>(options, plan.training.dtype, setup);
-  return lead(std::make_unique<Work>(plan, options, std::move(setup), saver), *saver, observer, interrupted);
+  auto files = std::make_unique<SavedFiles>(options, plan.training.dtype, setup);
+  return lead(std::make_unique<Work>(plan, options, std::move(setup), std::move(files)), observer, interrupted);
 }
 
 RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& given, Observer& observer,
@@ -177,9 +175,9 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& g
   if (peers.size() == 1) return run(plan, given, observer, interrupted);
   const RunOptions options = as_planned(given, plan);
   Mailbox mailbox(peers, 10 * options.stall_timeout);
-  std::shared_ptr<Saver> saver;
+  std::unique_ptr<SavedFiles> files;
   Setup setup = set_up(mailbox, plan, options, [&](const Setup& mine) {
-    saver = std::make_shared<Saver>(options, plan.training.dtype, mine);
+    files = std::make_unique<SavedFiles>(options, plan.training.dtype, mine);
   });
   profile::install_memory_meter();
   if (peers.rank() == 0) {
@@ -188,8 +186,9 @@ RunReport run_together(Peers& peers, const plan::Plan& plan, const RunOptions& g
   }
   return as_rank(peers.rank(), [&]() -> RunReport {
     std::unique_ptr<Work> work;
-    begin(mailbox, [&] { work = std::make_unique<Work>(plan, options, std::move(setup), saver, &mailbox); });
-    if (peers.rank() == 0) return lead(std::move(work), *saver, observer, interrupted);
+    begin(mailbox,
+          [&] { work = std::make_unique<Work>(plan, options, std::move(setup), std::move(files), &mailbox); });
+    if (peers.rank() == 0) return lead(std::move(work), observer, interrupted);
     follow(std::move(work), interrupted);
     return {};
   });

@@ -8,7 +8,6 @@
 #include "libprofile/model/errors.h"
 #include "libprofile/model/segment_plan.h"
 #include "librun/infer.h"
-#include "librun/links/link_meter.h"
 #include "librun/links/local_links.h"
 #include "librun/links/rank_links.h"
 #include "librun/links/sum_overlap.h"

@@ -20,7 +20,6 @@
 #include "libprofile/core/text.h"
 #include "libprofile/device/process.h"
 #include "librun/links/link_levels.h"
-#include "librun/links/link_meter.h"
 #include "librun/links/local_links.h"
 #include "librun/links/message_cost.h"
 #include "librun/links/rank_links.h"

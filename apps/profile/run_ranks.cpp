@@ -115,7 +115,7 @@ std::vector<Json> exchange(run::Peers& peers, const std::function<Json()>& mine)
 }
 
 std::vector<Profile> gather_profiles(run::Peers& peers, const std::function<Profile()>& measure) {
-  const auto texts = run::gather_at_first(peers, outcome_of([&] { return to_json(measure()); }));
+  const auto texts = run::gather(peers, outcome_of([&] { return to_json(measure()); }));
   std::vector<Profile> profiles;
   for (const Json& one : values_of(texts, peers.rank() == 0)) profiles.push_back(profile_from_json(one));
   return profiles;

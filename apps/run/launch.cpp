@@ -17,7 +17,8 @@
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
 #include "apps/run/commands.h"
-#include "apps/run/keep_going/launch_keep_going.h"
+#include "apps/run/keep_going/child_process.h"
+#include "apps/run/keep_going/keep_going.h"
 #include "apps/run/launch_command.h"
 #include "apps/run/run_options.h"
 #include "librun/transport/backends.h"
@@ -25,15 +26,13 @@
 namespace pp::run_tool {
 namespace {
 
-struct LaunchedOptions {
+struct LaunchedOptions : RestartOptions {
   std::string plan, hosts;
   std::optional<Launcher> launcher;
   bool print = false;
   bool warm = false;
-  bool keep_going = false;
-  std::string profile;
-  std::optional<int> spare, attempts;
-  std::optional<Seconds> rejoin, rebalance;
+  std::optional<int> spare;
+  std::optional<Seconds> rejoin;
   std::vector<std::string> arguments;
 };
 
@@ -45,12 +44,6 @@ Launcher default_launcher(const std::string& library) {
                 "this build has no MPI, so its processes cannot train together; install it "
                 "(Debian: libopenmpi-dev openmpi-bin), configure again with -DPP_MPI=ON and build");
   return library.starts_with("Open MPI") ? Launcher::mpirun : Launcher::mpich;
-}
-
-std::string own_path() {
-  std::error_code ignored;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  return path.empty() ? "pp-run" : path.string();
 }
 
 /// What to launch, and how.
@@ -77,11 +70,9 @@ Job load_job(const LaunchedOptions& options) {
 
 void check_keep_going(const LaunchedOptions& options) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::usage, what); };
+  check_restart(options);
   for (const auto& [option, given] :
-       {std::pair{"--profile", !options.profile.empty()}, std::pair{"--spare", options.spare.has_value()},
-        std::pair{"--attempts", options.attempts.has_value()},
-        std::pair{"--rejoin", options.rejoin.has_value()},
-        std::pair{"--rebalance", options.rebalance.has_value()}})
+       {std::pair{"--spare", options.spare.has_value()}, std::pair{"--rejoin", options.rejoin.has_value()}})
     if (given && !options.keep_going) refuse(std::string(option) + " belongs to --keep-going; add that");
   if (options.keep_going && options.warm)
     refuse("--warm tries what workers exchange, without a training that --keep-going could start again");
@@ -89,32 +80,22 @@ void check_keep_going(const LaunchedOptions& options) {
     refuse(
         "--keep-going: a training goes on from checkpoints; give their folder with --checkpoint DIR behind "
         "--, and how often with --every");
-  if (options.rebalance && options.profile.empty())
-    refuse(
-        "--keep-going: --rebalance plans anew with the profile that the plan was made from; give it with "
-        "--profile FILE");
 }
 
-KeptLaunch kept(const LaunchedOptions& options, const Job& job) {
-  KeptLaunch kept{.hosts = job.hosts,
-                  .launcher = job.launcher,
-                  .options = job.launch,
-                  .planning = {.first = placed(job.plan, options.plan, job.hosts)},
-                  .checkpoint = *value_of(options.arguments, "--checkpoint"),
-                  .rejoin = options.rejoin,
-                  .rebalance = options.rebalance};
-  if (options.attempts) kept.attempts = *options.attempts;
-  if (options.spare) kept.planning.spare = *options.spare;
-  if (options.profile.empty()) {
-    if (job.hosts.size() > 1)
-      cli::warn(
-          "nothing can be planned anew for fewer hosts without the profile that the plan was made from; "
-          "give it with --profile FILE");
-    return kept;
-  }
-  kept.planning.profile = cli::load(options.profile, parse_profile);
-  with_context(options.profile, [&] { plan::require_whole_profile(job.plan, *kept.planning.profile); });
-  return kept;
+KeptTraining kept(const LaunchedOptions& options, const Job& job) {
+  if (options.profile.empty() && job.hosts.size() > 1)
+    cli::warn(
+        "nothing can be planned anew for fewer hosts without the profile that the plan was made from; "
+        "give it with --profile FILE");
+  return {.hosts = job.hosts,
+          .launcher = job.launcher,
+          .options = job.launch,
+          .planning = {.first = placed(job.plan, options.plan, job.hosts),
+                       .profile = load_profile(options, job.plan),
+                       .spare = options.spare.value_or(0)},
+          .checkpoint = *value_of(options.arguments, "--checkpoint"),
+          .restart = options,
+          .rejoin = options.rejoin};
 }
 
 [[noreturn]] void replace_process(std::vector<std::string> command) {
@@ -171,39 +152,31 @@ void launch(const LaunchedOptions& options, cli::Shell& shell) {
   } else if (options.print) {
     std::cout << shell_text(command) << '\n';
   } else if (options.keep_going) {
-    shell.exit_code = static_cast<cli::ExitCode>(launch_and_keep_going(kept(options, job)));
+    shell.exit_code = static_cast<cli::ExitCode>(keep_going(kept(options, job)));
   } else {
     replace_process(command);
   }
 }
 
 void add_keep_going(const cli::Command& command, LaunchedOptions& options) {
-  const auto group = [](const cli::Option& option) { return option.group("When it is lost"); };
-  group(
-      command.add_flag("--keep-going", options.keep_going,
-                       "start again from the last checkpoint when ranks, hosts or devices are lost, with a new "
-                       "plan for what is left where the plan does not fit any more"));
-  group(
-      command.add_option("--profile", options.profile, "the profile that the plan was made from, for new plans")
-          .type_name("FILE"));
-  group(command
-            .add_option("--spare", options.spare,
-                        "hosts that new plans leave idle, to stand in for the next one that is lost")
-            .check(cli::whole_number(0, 1'000'000))
-            .type_name("N"));
-  group(command
-            .add_option("--attempts", options.attempts,
-                        "give up after so many starts in a row without a new checkpoint; default: 3")
-            .check(cli::whole_number(1, 1'000'000))
-            .type_name("N"));
-  group(command
-            .add_option_function(
-                "--rejoin",
-                [&options](const std::string& text) { options.rejoin = parse_seconds(text, "--rejoin"); },
-                "ask lost hosts so often (1min) whether they are back, and go on with them after a checkpoint "
-                "where that is faster")
-            .type_name("TIME"));
-  group(add_rebalance(command, options.rebalance));
+  const std::string group = "When it is lost";
+  add_restart_options(command, options,
+                      "start again from the last checkpoint when ranks, hosts or devices are lost, with a new "
+                      "plan for what is left where the plan does not fit any more",
+                      group);
+  command
+      .add_option("--spare", options.spare,
+                  "hosts that new plans leave idle, to stand in for the next one that is lost")
+      .check(cli::whole_number(0, 1'000'000))
+      .type_name("N")
+      .group(group);
+  command
+      .add_option_function(
+          "--rejoin", [&options](const std::string& text) { options.rejoin = parse_seconds(text, "--rejoin"); },
+          "ask lost hosts so often (1min) whether they are back, and go on with them after a checkpoint "
+          "where that is faster")
+      .type_name("TIME")
+      .group(group);
 }
 
 }  // namespace

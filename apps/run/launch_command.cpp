@@ -197,6 +197,14 @@ HostOfRank place_ranks(const plan::Plan& plan, const std::vector<Host>& hosts) {
   throw *first;
 }
 
+std::vector<std::string> rank_command(const LaunchOptions& options) {
+  std::vector<std::string> command{options.program, options.warm ? "check" : "train"};
+  if (options.warm) command.emplace_back("--warm");
+  command.push_back(options.plan);
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  return command;
+}
+
 std::vector<std::string> launch_command(const plan::Plan& plan, const std::vector<Host>& hosts,
                                         Launcher launcher, const LaunchOptions& options) {
   const HostOfRank placed = place_ranks(plan, hosts);
@@ -214,10 +222,8 @@ std::vector<std::string> launch_command(const plan::Plan& plan, const std::vecto
       command = srun_command(placed, hosts, needs_of(plan, static_cast<int>(placed.size())), options);
       break;
   }
-  command.insert(command.end(), {options.program, options.warm ? "check" : "train"});
-  if (options.warm) command.emplace_back("--warm");
-  command.push_back(options.plan);
-  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  const std::vector<std::string> rank = rank_command(options);
+  command.insert(command.end(), rank.begin(), rank.end());
   return command;
 }
 

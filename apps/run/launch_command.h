@@ -33,6 +33,9 @@ using HostOfRank = std::vector<int>;
 /// (usage) that names what is needed and what is there.
 HostOfRank place_ranks(const plan::Plan& plan, const std::vector<Host>& hosts);
 
+/// pp-run with the plan and its own arguments: what each rank is.
+std::vector<std::string> rank_command(const LaunchOptions& options);
+
 /// The launcher with its options, then pp-run with the plan and its own. Throws as place_ranks(), and where the
 /// launcher cannot place ranks of which a host has several that do not follow each other.
 std::vector<std::string> launch_command(const plan::Plan& plan, const std::vector<Host>& hosts,

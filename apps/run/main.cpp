@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
                           "--schedule", "--shard", "--recompute", "--devices", "--replicas", "--chunks",
                           "--cuts", "--weight-policy"},
       .parts = pp::run_tool::backends,
-      .add_commands = [&ranks](const pp::cli::Command& app, pp::cli::Shell& shell) {
-        pp::run_tool::add_train(app, shell, ranks);
+      .add_commands = [&ranks, argc, argv](const pp::cli::Command& app, pp::cli::Shell& shell) {
+        pp::run_tool::add_train(app, shell, ranks, {argv + 1, argv + argc});
         pp::run_tool::add_infer(app, shell);
         pp::run_tool::add_check(app, shell, ranks);
         pp::run_tool::add_launch(app, shell);

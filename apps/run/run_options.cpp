@@ -250,14 +250,49 @@ cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options
   return data;
 }
 
-cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within) {
-  return command
+void add_restart_options(const cli::Command& command, RestartOptions& options, const std::string& when,
+                         const std::string& group) {
+  command.add_flag("--keep-going", options.keep_going, when).group(group);
+  command
+      .add_option(
+          "--attempts", options.attempts,
+          "with --keep-going: give up after so many starts in a row without a new checkpoint; default: 3")
+      .check(cli::whole_number(1, 1'000'000))
+      .type_name("N")
+      .group(group);
+  command
       .add_option_function(
-          "--rebalance", [&within](const std::string& text) { within = parse_seconds(text, "--rebalance"); },
+          "--rebalance",
+          [&options](const std::string& text) { options.rebalance = parse_seconds(text, "--rebalance"); },
           "with --keep-going: where devices are slower than planned, go on with a plan for their speeds after "
           "a "
           "checkpoint, if that repays the restart within this time (10min)")
-      .type_name("TIME");
+      .type_name("TIME")
+      .group(group);
+  command
+      .add_option("--profile", options.profile,
+                  "with --keep-going: the profile that the plan was made from, for new plans")
+      .type_name("FILE")
+      .group(group);
+}
+
+void check_restart(const RestartOptions& options) {
+  for (const auto& [option, given] : {std::pair{"--attempts", options.attempts.has_value()},
+                                      std::pair{"--rebalance", options.rebalance.has_value()},
+                                      std::pair{"--profile", !options.profile.empty()}})
+    if (given && !options.keep_going)
+      throw Error(ErrorKind::usage, std::string(option) + " belongs to --keep-going; add that");
+  if (options.rebalance && options.profile.empty())
+    throw Error(ErrorKind::usage,
+                "--keep-going: --rebalance plans anew with the profile that the plan was made from; give it "
+                "with --profile FILE");
+}
+
+std::optional<Profile> load_profile(const RestartOptions& options, const plan::Plan& plan) {
+  if (options.profile.empty()) return std::nullopt;
+  Profile profile = cli::load(options.profile, parse_profile);
+  with_context(options.profile, [&] { plan::require_whole_profile(plan, profile); });
+  return profile;
 }
 
 void claim_data(const run::ExecutionOptions& options) {

@@ -30,8 +30,21 @@ struct PlanAndOptions {
 /// add_execution_options().
 cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options);
 
-/// --rebalance TIME.
-cli::Option add_rebalance(const cli::Command& command, std::optional<Seconds>& within);
+/// --keep-going and what belongs to it.
+struct RestartOptions {
+  bool keep_going = false;
+  std::optional<int> attempts;  ///< starts in a row that write no checkpoint; nothing: 3
+  /// Within how long a new plan for measured speeds has to repay the restart; none: plans stay.
+  std::optional<Seconds> rebalance;
+  std::string profile;  ///< of which the plan was made; empty: not given
+};
+/// `when`: what the flag says of itself.
+void add_restart_options(const cli::Command& command, RestartOptions& options, const std::string& when,
+                         const std::string& group);
+/// Throws pp::Error (usage) for an option without the one that it belongs to.
+void check_restart(const RestartOptions& options);
+/// Nothing where none was given. Throws pp::Error (data) where the plan was made from another one.
+std::optional<Profile> load_profile(const RestartOptions& options, const plan::Plan& plan);
 
 /// The files that a run reads are no file that the command writes.
 void claim_data(const run::ExecutionOptions& options);

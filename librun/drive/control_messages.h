@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "librun/control/checkpointer.h"
 #include "librun/control/commands.h"
 #include "librun/control/ledger.h"
-#include "librun/drive/saver.h"
 #include "librun/report/record.h"
 #include "librun/transport/mailbox.h"
 #include "librun/transport/packed.h"

@@ -41,10 +41,9 @@ std::string not_finite(const StepResult& result) {
 
 }  // namespace
 
-Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver)
+Driver::Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted)
     : DriveLoop(job, interrupted),
       observer_(observer),
-      saver_(saver),
       done_(job.setup.start.position.step),
       loss_scale_(job.setup.start.position.loss_scale),
       evaluated_(job.setup.start.position.evaluated),
@@ -65,15 +64,15 @@ void Driver::drive() {
   }
   poll();
   const Step end = stopped_by_nan_ ? std::max(done_, snapshot_step_) : done_;
-  if (job_.takes_snapshots()) command_snapshot(end, /*last=*/true);
+  if (job_.checkpointer) command_snapshot(end, /*last=*/true);
   job_.commands.stop();
-  job_.snapshots.await_written(snapshots_);
+  if (job_.checkpointer) job_.checkpointer->await_written(snapshots_);
   tell_unwritten();
 }
 
 void Driver::tell_unwritten() {
-  if (!saver_ || !job_.takes_snapshots()) return;
-  const std::vector<std::string> failures = saver_->failures();
+  if (!job_.checkpointer) return;
+  const std::vector<std::string> failures = job_.checkpointer->failures();
   for (; unwritten_ < failures.size(); ++unwritten_) tell([&] { observer_.warning(failures[unwritten_]); });
 }
 
@@ -109,7 +108,7 @@ void Driver::command_snapshot(Step step, bool last) {
   if (step > done_ && !stopped_by_nan_) {
     awaited_snapshots_.push_back(step);
   } else {
-    job_.snapshots.reached(step, position());
+    job_.checkpointer->reached(step, position());
   }
 }
 
@@ -151,7 +150,7 @@ void Driver::weigh_checkpoints() {
     return job_.start + std::chrono::duration_cast<Coordinator::Clock::duration>(since_start);
   };
   const bool known = checkpoint_choice().has_value();
-  checkpoint_cost_.add(step.time, job_.snapshots.made_between(time(step.end - step.time), time(step.end)));
+  checkpoint_cost_.add(step.time, job_.checkpointer->made_between(time(step.end - step.time), time(step.end)));
   const std::optional<CheckpointChoice> choice = checkpoint_choice();
   if (known || !choice) return;
   const std::string text = "--every auto: the first checkpoint took " + to_text(choice->cost) +
@@ -281,7 +280,7 @@ bool Driver::goes_on_after(const StepResult& result) {
   end_early();
   cut(Commands::Cut::evaluation_too);
   parts_.clear();
-  for (const Step step : std::exchange(awaited_snapshots_, {})) job_.snapshots.reached(step, position());
+  for (const Step step : std::exchange(awaited_snapshots_, {})) job_.checkpointer->reached(step, position());
   return false;
 }
 
@@ -300,7 +299,7 @@ void Driver::count(const StepRecord& step) {
   epoch_.end = std::max(epoch_.end, step.end);
   if (awaited_snapshots_.empty() || awaited_snapshots_.front() != done_) return;
   awaited_snapshots_.pop_front();
-  job_.snapshots.reached(done_, position());
+  job_.checkpointer->reached(done_, position());
 }
 
 void Driver::tell_step(int epoch, const StepResult& result) {
@@ -403,7 +402,7 @@ void Driver::act_on(const EvaluationReport& evaluation) {
     evaluated_->step = done_;
     ++evaluated_->since_best;
   }
-  if (!job_.takes_snapshots() || done_ == job_.setup.length.total || interrupted() || stopped_early()) return;
+  if (!job_.checkpointer || done_ == job_.setup.length.total || interrupted() || stopped_early()) return;
   const Step every = job_.setup.snapshot_every;
   const std::optional<Seconds> time = checkpoint_interval();
   const bool due = (every > 0 && done_ % every == 0) || (time && now() - snapshot_time_ >= *time);

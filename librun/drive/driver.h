@@ -9,7 +9,6 @@
 
 #include "librun/drive/checkpoint_interval.h"
 #include "librun/drive/drive_loop.h"
-#include "librun/drive/saver.h"
 #include "librun/report/build.h"
 #include "librun/report/progress.h"
 #include "librun/worker/job.h"
@@ -25,8 +24,8 @@ struct EpochPart {
 
 class Driver final : public DriveLoop {
  public:
-  /// All must outlive it. `saver`: whose failures it tells; null: nothing is written.
-  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted, const Saver* saver = nullptr);
+  /// All must outlive it.
+  Driver(Job& job, Observer& observer, const std::function<bool()>& interrupted);
 
   /// From where the run starts until its length is reached or `interrupted` says so; then the workers end by
   /// themselves. `interrupted` is asked after every step and while waiting, also for an evaluation, whose
@@ -117,7 +116,6 @@ class Driver final : public DriveLoop {
   Seconds now() const { return Coordinator::Clock::now() - job_.start; }
 
   Observer& observer_;
-  const Saver* saver_;
   std::deque<EpochPart> parts_;  ///< commanded and not done
   Step done_;                    ///< steps, since the beginning of the training
   Step granted_ = 0;             ///< steps below it may begin
@@ -129,7 +127,7 @@ class Driver final : public DriveLoop {
   Step snapshot_step_ = -1;             ///< of the last one
   Seconds snapshot_time_{};             ///< of the last one that the clock asked for
   CheckpointCost checkpoint_cost_;
-  std::size_t unwritten_ = 0;  ///< failures of the saver that were told
+  std::size_t unwritten_ = 0;  ///< failures of checkpoints that were told
   bool stopped_by_nan_ = false, warned_of_evaluation_ = false;
   LossScale loss_scale_;  ///< for the next step that is counted
   Seconds last_end_{};    ///< of the step before, or the beginning of a part

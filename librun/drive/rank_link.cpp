@@ -12,7 +12,7 @@ namespace pp::run {
 namespace {
 
 constexpr int kBranches = 8;                    // ranks that one passes orders on to
-constexpr int kGroup = 8;                       // round trips of which the shortest tells the time
+constexpr int kGroup = 8;                       // round trips at the end, of which the shortest tells the time
 constexpr std::chrono::milliseconds kAwake(2);  // who asks for the time soon asks again
 
 // Of a record, with(time) in place of each time of the run.
@@ -47,6 +47,8 @@ RankLink::RankLink(Job& job, Mailbox& mailbox)
       const LedgerEntry said = by_first_clock(std::move(entry));
       mailbox_.post(0, pack(said, first_start_));
     });
+    if (job_.checkpointer)
+      job_.checkpointer->relay([this](CheckpointShare share) { mailbox_.post(0, pack(std::move(share))); });
   }
   thread_.add([this] { serve(); });
 }
@@ -57,21 +59,20 @@ void RankLink::post_down(const std::string& bytes) {
     mailbox_.post(rank, bytes);
 }
 
-void RankLink::ask(Haste haste) {
+void RankLink::ask() {
   const Time now = Coordinator::Clock::now();
-  if (haste == Haste::awake) asked_ = now;
-  mailbox_.post(0, Packer().add(ControlKind::ask).add(haste).add(now).take());
+  asked_ = now;
+  mailbox_.post(0, Packer().add(ControlKind::ask).add(now).take());
 }
 
 void RankLink::read_time(Unpacker& control, Time now) {
   const auto asked = control.take<Time>();
   const auto there = control.take<Time>();
   const Monitor::Lock lock = monitor_.lock();
-  const bool at_the_end = round_trips_ > 0;
-  if (at_the_end && --round_trips_ > 0) ask(Haste::awake);
+  if (--round_trips_ > 0) ask();
   const std::lock_guard held(clock_mutex_);
   clock_->add(asked, there, now);
-  if (at_the_end ? round_trips_ > 0 : ++answers_ % kGroup > 0) return;
+  if (round_trips_ > 0) return;
   clock_->close_group();
   monitor_.notify();
 }
@@ -123,7 +124,6 @@ void RankLink::serve() noexcept {
         last_pulse_ = now;
         send_pulse();
         check_silence(now);
-        if (clock_) ask(Haste::none);
         job_.check_devices();
       }
       if (job_.coordinator.stopped()) {
@@ -160,7 +160,7 @@ void RankLink::handle(Peers::ControlMessage control) {
       return;
     }
     case ControlKind::ask: {
-      if (from.take<Haste>() == Haste::awake) asked_ = Coordinator::Clock::now();
+      asked_ = Coordinator::Clock::now();
       Packer answer = std::move(Packer().add(ControlKind::time).add(from.take<Time>()));
       return mailbox_.post(control.from, answer.add(Coordinator::Clock::now()).take());
     }
@@ -168,20 +168,14 @@ void RankLink::handle(Peers::ControlMessage control) {
     case ControlKind::order: {
       post_down(control.bytes);
       const Order order = unpack_order(from);
-      if (order.command.kind == Command::Kind::snapshot) job_.snapshots.reached(order.command.step, {});
+      if (order.command.kind == Command::Kind::snapshot) job_.checkpointer->reached(order.command.step, {});
       job_.commands.apply(order);
       if (order.kind == Order::Kind::append && order.command.kind == Command::Kind::stop) set(stopping_);
       return;
     }
     case ControlKind::end: return set(left_);
     case ControlKind::entry: return job_.ledger.enter(unpack_entry(from, job_.start));
-    case ControlKind::share: {
-      CheckpointShare share = unpack_share(from);
-      control.bytes = {};
-      const Monitor::Lock lock = monitor_.lock();
-      shares_[{share.step, share.last}].emplace(control.from, std::move(share));
-      return monitor_.notify();
-    }
+    case ControlKind::share: return job_.checkpointer->enter(control.from, unpack_share(from));
     case ControlKind::records: {
       RankRecords records = unpack_records(from);
       const Monitor::Lock lock = monitor_.lock();
@@ -272,17 +266,6 @@ FromOthers RankLink::await_others() {
   return std::move(others_);
 }
 
-std::vector<CheckpointShare> RankLink::await_shares(Step step, bool last) {
-  Monitor::Lock lock = monitor_.lock();
-  std::map<int, CheckpointShare>& by_rank = shares_[{step, last}];
-  monitor_.wait_driver(
-      lock, [&] { return by_rank.size() + 1 == heard_.size(); }, [] { return false; });
-  std::vector<CheckpointShare> shares;
-  for (auto& [rank, share] : by_rank) shares.push_back(std::move(share));
-  shares_.erase({step, last});
-  return shares;
-}
-
 void RankLink::follow(const std::function<bool()>& interrupted) {
   bool told = false;
   Monitor::Lock lock = monitor_.lock();
@@ -301,7 +284,7 @@ void RankLink::leave(const RecordsHere& records) {
   Monitor::Lock lock = monitor_.lock();
   if (clock_) {
     round_trips_ = kGroup;
-    ask(Haste::awake);
+    ask();
     monitor_.wait_driver(
         lock, [&] { return round_trips_ == 0; }, [] { return false; });
     for (const auto& [worker, record] : records)

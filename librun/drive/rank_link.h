@@ -43,14 +43,10 @@ class RankLink {
   bool interrupted() const { return interrupted_; }
   /// Rank 0, when its own workers have ended. Throws Stopped.
   FromOthers await_others();
-  /// Rank 0: those of all others, by rank. Throws Stopped.
-  std::vector<CheckpointShare> await_shares(Step step, bool last);
 
   /// Other ranks: until rank 0 has ordered the workers to stop. `interrupted` is polled, and passed on. Throws
   /// Stopped.
   void follow(const std::function<bool()>& interrupted);
-  /// To rank 0.
-  void post(CheckpointShare share) { mailbox_.post(0, pack(std::move(share))); }
   /// What the workers here wrote down, in times of rank 0's clock; returns when rank 0 has everything. Throws
   /// Stopped.
   void leave(const RecordsHere& records);
@@ -68,9 +64,8 @@ class RankLink {
   void check_silence(Time now);
   void say_failure();
   Seconds interval() const;
-  /// Other ranks: what rank 0's clock shows.
-  enum class Haste { none, awake };  ///< awake: neither rank sleeps until the answer is there
-  void ask(Haste haste);
+  /// Other ranks: what rank 0's clock shows; neither rank sleeps until the answer is there.
+  void ask();
   void read_time(Unpacker& control, Time now);
   /// A time of the run by the clock here, by rank 0's.
   Seconds common(Seconds here) const;
@@ -82,18 +77,15 @@ class RankLink {
   Monitor monitor_;  ///< of what follows
   bool stopping_ = false, left_ = false, closed_ = false;
   std::size_t complete_ = 0;  ///< ranks whose records have come
-  std::map<std::pair<Step, bool>, std::map<int, CheckpointShare>>
-      shares_;  ///< by step and whether it is the last; by rank
   FromOthers others_;
   int round_trips_ = 0;  ///< to come before the clock is known at the end
 
-  mutable std::mutex clock_mutex_;  ///< of these three
+  mutable std::mutex clock_mutex_;  ///< of these two
   std::optional<RankClock> clock_;  ///< none: it is rank 0's
-  int answers_ = 0;
-  Time first_start_{};  ///< of the run, by rank 0's clock
+  Time first_start_{};              ///< of the run, by rank 0's clock
 
   std::atomic<bool> interrupted_ = false;
-  std::atomic<Time> asked_ = Time{};  ///< in haste, here or on rank 0
+  std::atomic<Time> asked_ = Time{};  ///< for the time, here or on rank 0
   // Of the thread.
   std::vector<std::optional<Time>> heard_;         ///< per rank; none: it has not begun
   std::vector<Coordinator::Elsewhere> elsewhere_;  ///< per rank

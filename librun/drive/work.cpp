@@ -1,11 +1,7 @@
 #include "librun/drive/work.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,38 +19,6 @@ std::vector<std::unique_ptr<Work>>& left_behind() {
   return *works;
 }
 
-// How many stall timeouts files may take to be written: a large one that is flushed takes longer than an
-// operation, a disk that does not answer takes for ever.
-constexpr int kWritingPatience = 10;
-constexpr std::chrono::milliseconds kWait(20);
-
-// A phase that ends by itself after `most`, so that the watchdog sees who waits for it.
-class BoundedPhase {
- public:
-  BoundedPhase(Coordinator& run, Seconds most) : phase_(std::in_place, run) {
-    thread_.add([this, most] {
-      std::unique_lock held(mutex_);
-      if (!over_.wait_for(held, most, [this] { return ended_; })) phase_.reset();
-    });
-  }
-  ~BoundedPhase() {
-    {
-      const std::lock_guard held(mutex_);
-      ended_ = true;
-    }
-    over_.notify_one();
-  }
-  BoundedPhase(const BoundedPhase&) = delete;
-  BoundedPhase& operator=(const BoundedPhase&) = delete;
-
- private:
-  std::optional<Phase> phase_;
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool ended_ = false;
-  Threads thread_;
-};
-
 [[noreturn]] void fail(std::unique_ptr<Work> work, const std::exception_ptr& error) {
   constexpr Seconds kMostGrace{5};
   work->job.coordinator.stop(error);
@@ -62,7 +26,7 @@ class BoundedPhase {
   std::string state;
   if (const std::optional<WorkerId> lost = work->crew.join_within(grace)) {
     state = work->job.coordinator.state_of(*lost);
-  } else if (!work->written_within(work->job.options.stall_timeout * kWritingPatience)) {
+  } else if (work->job.checkpointer && !work->job.checkpointer->written_within()) {
     state = "the thread that writes checkpoints and weights; look at the disk";
   }
   if (state.empty()) std::rethrow_exception(error);
@@ -100,49 +64,13 @@ std::optional<WorkerId> Crew::join_within(Seconds most) {
   return workers_[*left]->id();
 }
 
-Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::shared_ptr<Saver> saver,
+Work::Work(const plan::Plan& plan, const RunOptions& options, Setup setup, std::unique_ptr<SavedFiles> files,
            Mailbox* mailbox, std::optional<ForwardOnly> forward_only)
-    : job(plan, options, std::move(setup), std::move(forward_only)), crew(job) {
+    : job(plan, options, std::move(setup), std::move(forward_only), std::move(files)), crew(job) {
   job.initial.reset();  // the workers have it
-  if (job.takes_snapshots())
-    writer.emplace(job.coordinator, job.snapshots,
-                   [this, saver = std::move(saver)](Snapshot s) { save(std::move(s), *saver); });
   if (!mailbox) return;
   job.connect(*mailbox);
   link.emplace(job, *mailbox);
-}
-
-// Snapshots are complete only after the first command, so that the link is there.
-void Work::save(Snapshot snapshot, Saver& saver) {
-  // A clock that counts nanoseconds overflows after 292 years.
-  const BoundedPhase phase(job.coordinator,
-                           std::min(job.options.stall_timeout, Seconds(1e7)) * kWritingPatience);
-  saving = true;
-  try {
-    write(std::move(snapshot), saver);
-  } catch (...) {
-    saving = false;
-    throw;
-  }
-  saving = false;
-}
-
-bool Work::written_within(Seconds most) const {
-  const auto begin = Coordinator::Clock::now();
-  while (saving && Coordinator::Clock::now() - begin < most) std::this_thread::sleep_for(kWait);
-  return !saving;
-}
-
-void Work::write(Snapshot snapshot, Saver& saver) {
-  const Position position = snapshot.position;
-  CheckpointShare mine = saver.write_share(job, std::move(snapshot));
-  if (link && !link->leads()) {
-    return link->post(std::move(mine));
-  }
-  std::vector<CheckpointShare> shares;
-  if (link) shares = link->await_shares(mine.step, mine.last);
-  shares.insert(shares.begin(), std::move(mine));
-  saver.save(job, position, std::move(shares));
 }
 
 void perform(std::unique_ptr<Work>& work, const std::function<void()>& drive) {

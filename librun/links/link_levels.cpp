@@ -213,14 +213,36 @@ Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair>
   return cluster;
 }
 
-void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples) {
-  const auto& [link, residual] = fit_sums(samples);
+MeasuredLinks measure_all(int devices, const std::function<MeasuredPair(int, int)>& measure_pair,
+                          const std::function<std::vector<LinkSample>()>& sample_all_reduce,
+                          const std::function<void(double)>& progress) {
+  const int measurements = devices * (devices - 1) / 2 + 1;
+  int done = 0;
+  const auto step = [&] {
+    if (progress) progress(static_cast<double>(++done) / measurements);
+  };
+  MeasuredLinks links;
+  for (int i = 0; i < devices; ++i) {
+    for (int j = i + 1; j < devices; ++j) {
+      links.pairs.push_back(measure_pair(i, j));
+      step();
+    }
+  }
+  links.all_reduce = sample_all_reduce();
+  step();
+  return links;
+}
+
+Cluster build_cluster(std::vector<Device> devices, const MeasuredLinks& links, const std::string& inner) {
+  Cluster cluster = build_cluster(std::move(devices), links.pairs, inner);
+  const auto& [link, residual] = fit_sums(links.all_reduce);
   cluster.levels.back().all_reduce = {.bandwidth = link.bandwidth,
                                       .latency = link.latency,
                                       .fit_residual = residual,
-                                      .samples = std::move(samples),
+                                      .samples = links.all_reduce,
                                       .cached = link.cached,
                                       .beyond = link.beyond};
+  return cluster;
 }
 
 std::vector<std::string> link_findings(const Cluster& cluster) {

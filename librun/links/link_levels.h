@@ -1,6 +1,7 @@
 // From links between pairs of devices to the nested levels of a cluster. Pure.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,8 +46,17 @@ double pair_cost(std::span<const LinkSample> samples);
 Cluster build_cluster(std::vector<Device> devices, std::span<const MeasuredPair> pairs,
                       const std::string& inner);
 
-/// Adds the samples of an all-reduce, and their fit, to the outermost level.
-void add_all_reduce(Cluster& cluster, std::vector<LinkSample> samples);
+/// Every pair, and the all-reduce of all.
+struct MeasuredLinks {
+  std::vector<MeasuredPair> pairs;
+  std::vector<LinkSample> all_reduce;
+};
+/// One pair after the other, then the all-reduce. `progress` gets a share in [0, 1].
+MeasuredLinks measure_all(int devices, const std::function<MeasuredPair(int, int)>& measure_pair,
+                          const std::function<std::vector<LinkSample>()>& sample_all_reduce,
+                          const std::function<void(double)>& progress);
+/// The same cluster, whose outermost level has the all-reduce's samples and their fit, too.
+Cluster build_cluster(std::vector<Device> devices, const MeasuredLinks& links, const std::string& inner);
 
 /// What makes the measured levels doubtful, one sentence each: fits that miss a size.
 std::vector<std::string> link_findings(const Cluster& cluster);

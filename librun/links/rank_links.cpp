@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/device/machine.h"
 #include "librun/links/link_levels.h"
 #include "librun/links/message_cost.h"
 #include "librun/threads/coordinator.h"
+#include "librun/transport/mailbox.h"
 #include "librun/transport/packed.h"
 
 namespace pp::run {
@@ -31,64 +33,40 @@ void play(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std
   }
 }
 
-double median_of(const std::vector<double>& times) { return summarise({}, times).time.median.count(); }
-
 // One size of a pair, by its two ranks; what the first one measures counts.
-struct Played {
-  std::vector<double> times = {};
-  std::vector<Seconds> kept = {};      ///< one or none
-  std::vector<double> both_ways = {};  ///< of the larger half of the sizes
-};
-
-Played play_size(LinkMedium& medium, int other, bool first, const LinkSweep& sweep, std::size_t which) {
+void play_size(LinkMedium& medium, bool first, const LinkSweep& sweep, std::size_t which, MeasuredPair& pair) {
   const std::vector<Bytes> sizes = sizes_of(sweep);
-  Played played{.times = std::vector<double>(static_cast<std::size_t>(sweep.repetitions))};
-  play(medium, other, first, sweep, played.times);
+  const int other = first ? pair.second : pair.first;
+  std::vector<double> times(static_cast<std::size_t>(sweep.repetitions));
+  play(medium, other, first, sweep, times);
+  const LinkSample& sample = pair.samples.emplace_back(summarise(sizes[which], std::move(times)));
   Peers* const messages = medium.messages();
-  if (messages == nullptr) return played;
-  const Seconds transfer(median_of(played.times));
-  if (!is_tried(which, sizes.size())) return played;
-  played.kept.push_back(measure_kept(*messages, other, first, sizes[which], transfer).time);
-  if (which < sizes.size() / 2) return played;
-  const Seconds both = measure_both_ways(*messages, other, first, sizes[which], sweep.repetitions);
-  played.both_ways.push_back(both / transfer);
-  return played;
+  if (messages == nullptr || !is_tried(which, sizes.size())) return;
+  const Seconds transfer = sample.time.median;
+  pair.kept.push_back({sizes[which], measure_kept(*messages, other, first, sizes[which], transfer).time});
+  if (which < sizes.size() / 2) return;  // both ways for the larger half of the sizes
+  pair.both_ways.push_back(measure_both_ways(*messages, other, first, sizes[which], sweep.repetitions) /
+                           transfer);
 }
 
-// On rank 0 what the pair's first rank has played; every rank calls this.
-Played play_apart(Peers& peers, LinkMedium& medium, int first, int second, const LinkSweep& sweep,
-                  std::size_t which) {
-  const int me = peers.rank();
-  Played played;
-  if (me == first || me == second)
-    played = play_size(medium, me == first ? second : first, me == first, sweep, which);
-  if (first == 0) return played;
-  if (me == first) {
-    send_text(peers, 0, Packer().add(played.times).add(played.kept).add(played.both_ways).take());
-  } else if (me == 0) {
-    const std::string said = receive_text(peers, first);
-    Unpacker from(said);
-    from.read(played.times);
-    from.read(played.kept);
-    from.read(played.both_ways);
-  }
-  return played;
-}
-
-// Complete on rank 0. Every rank calls this.
+// Every rank calls this, and has what the first one measured.
 MeasuredPair measure_pair(Peers& peers, AllRanks& all, LinkMedium& medium, int first, int second,
                           const LinkSweep& sweep) {
   MeasuredPair pair{first, second, {}};
+  const int me = peers.rank();
   const std::vector<Bytes> sizes = sizes_of(sweep);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     all.meet();  // no pair disturbs another
     medium.set_size(sizes[i]);
-    Played played = play_apart(peers, medium, first, second, sweep, i);
-    if (peers.rank() != 0) continue;
-    pair.samples.push_back(summarise(sizes[i], std::move(played.times)));
-    for (const Seconds time : played.kept) pair.kept.push_back({sizes[i], time});
-    pair.both_ways.insert(pair.both_ways.end(), played.both_ways.begin(), played.both_ways.end());
+    if (me == first || me == second) play_size(medium, me == first, sweep, i, pair);
   }
+  all.meet();  // a Mover takes texts for noise
+  const std::string said =
+      gather(peers, Packer().add(pair.samples).add(pair.kept).add(pair.both_ways).take())[at(first)];
+  Unpacker from(said);
+  from.read(pair.samples);
+  from.read(pair.kept);
+  from.read(pair.both_ways);
   return pair;
 }
 
@@ -170,26 +148,14 @@ std::optional<Cluster> measure_rank_links(Peers& peers, LinkMedium& medium, cons
   if (peers.size() < 2) {
     throw Error(ErrorKind::usage, "1 rank: a link needs at least 2; start with mpirun -n 2 or more");
   }
-  const int measurements = peers.size() * (peers.size() - 1) / 2 + 1;  // the pairs, and the all-reduce
-  int done = 0;
-  const auto step = [&] {
-    if (peers.rank() == 0 && progress) progress(static_cast<double>(++done) / measurements);
-  };
   AllRanks all(peers);
   const std::vector<Device> devices = gather_devices(peers, medium.device());
-  std::vector<MeasuredPair> pairs;
-  for (int i = 0; i < peers.size(); ++i) {
-    for (int j = i + 1; j < peers.size(); ++j) {
-      pairs.push_back(measure_pair(peers, all, medium, i, j, sweep));
-      step();
-    }
-  }
-  std::vector<LinkSample> reduced = sample_all_reduce(all, medium, sweep);
-  step();
-  if (peers.rank() != 0) return std::nullopt;
-  Cluster cluster = build_cluster(devices, pairs, "node");
-  add_all_reduce(cluster, std::move(reduced));
-  return cluster;
+  const bool tells = peers.rank() == 0;
+  const MeasuredLinks links = measure_all(
+      peers.size(), [&](int i, int j) { return measure_pair(peers, all, medium, i, j, sweep); },
+      [&] { return sample_all_reduce(all, medium, sweep); }, tells ? progress : nullptr);
+  if (!tells) return std::nullopt;
+  return build_cluster(devices, links, "node");
 }
 
 void wait_for(Posted& posted) {
@@ -204,42 +170,11 @@ void receive_from(Peers& peers, int from, std::span<std::byte> bytes) {
   wait_for(*peers.receive({.rank = from}, bytes));
 }
 
-void send_text(Peers& peers, int to, const std::string& text) {
-  const std::size_t size = text.size();
-  send_to(peers, to, std::as_bytes(std::span(&size, 1)));
-  send_to(peers, to, std::as_bytes(std::span(text)));
-}
-
-std::string receive_text(Peers& peers, int from) {
-  std::size_t size = 0;
-  receive_from(peers, from, std::as_writable_bytes(std::span(&size, 1)));
-  std::string text(size, '\0');
-  receive_from(peers, from, std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
-std::vector<std::string> gather_at_first(Peers& peers, std::string mine) {
-  if (peers.rank() != 0) {
-    send_text(peers, 0, mine);
-    return {};
-  }
-  std::vector<std::string> all{std::move(mine)};
-  for (int rank = 1; rank < peers.size(); ++rank) all.push_back(receive_text(peers, rank));
-  return all;
-}
-
 std::vector<std::string> gather(Peers& peers, std::string mine) {
-  std::vector<std::string> all = gather_at_first(peers, std::move(mine));
-  if (peers.rank() != 0) {
-    const std::string bytes = receive_text(peers, 0);
-    Unpacker from(bytes);
-    while (!from.empty()) all.push_back(from.take<std::string>());
-    return all;
-  }
-  Packer packer;
-  for (const std::string& one : all) packer.add(one);
-  const std::string bytes = packer.take();
-  for (int rank = 1; rank < peers.size(); ++rank) send_text(peers, rank, bytes);
+  constexpr std::chrono::hours kMeasuring(24);  // that ranks may be apart
+  Mailbox mailbox(peers, kMeasuring);
+  std::vector<std::string> all = gather_everywhere(mailbox, std::move(mine));
+  mailbox.flush();
   return all;
 }
 

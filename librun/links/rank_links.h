@@ -16,6 +16,8 @@
 
 namespace pp::run {
 
+class DeviceGroup;
+
 /// What is measured: how bytes go between the memories of this rank and of others. Calls return when they are
 /// there, and come from one thread.
 class LinkMedium {
@@ -38,6 +40,8 @@ std::unique_ptr<LinkMedium> make_host_medium(Peers& peers);
 /// first one again behind the last. Throws pp::Error (usage), on every rank, for two ranks on one GPU and for a
 /// build without NCCL.
 std::unique_ptr<LinkMedium> make_gpu_medium(Peers& peers, std::span<const int> devices);
+/// The medium of a group that all ranks form, in their order; `device` is what this rank says of its own.
+std::unique_ptr<LinkMedium> make_group_medium(std::shared_ptr<DeviceGroup> group, Device device);
 
 /// Every pair of ranks, one pair at a time, and the all-reduce of all. Clocks of processes differ, so a
 /// message's time is half of a round trip; its bytes are in the receiver's memory then. Where hosts move the
@@ -56,13 +60,7 @@ void wait_for(Posted& posted);
 void send_to(Peers& peers, int to, std::span<const std::byte> bytes);
 void receive_from(Peers& peers, int from, std::span<std::byte> bytes);
 
-/// Texts of any length.
-void send_text(Peers& peers, int to, const std::string& text);
-std::string receive_text(Peers& peers, int from);
-
-/// What every rank brings, in the order of the ranks, on rank 0 (empty elsewhere), or everywhere; all of them
-/// call it.
-std::vector<std::string> gather_at_first(Peers& peers, std::string mine);
+/// What every rank brings, in the order of the ranks; all of them call it.
 std::vector<std::string> gather(Peers& peers, std::string mine);
 
 /// All ranks, for what they do at once; all of them make one, and call in the same order.

@@ -1,9 +1,10 @@
 #include "librun/links/tensor_links.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -16,36 +17,53 @@ namespace pp::run {
 
 namespace {
 
-std::vector<double> hand_over_times(const std::vector<at::Device>& devices, Bytes size,
+// As workers enter theirs.
+void enter(const MeteredDevice& one, int threads) {
+  profile::pin_thread(one.cores);
+  profile::enter_device(one.device, threads);
+}
+
+// One value of every cache line: the line is what travels.
+void read_lines(const at::Tensor& tensor) {
+  constexpr std::int64_t kLine = 64;
+  const auto* const bytes = tensor.const_data_ptr<std::uint8_t>();
+  unsigned sum = 0;
+  for (std::int64_t i = 0; i < tensor.numel(); i += kLine) sum += bytes[i];
+  volatile unsigned keep = sum;  // the reads must not be optimised away
+  static_cast<void>(keep);
+}
+
+std::vector<double> hand_over_times(const std::array<MeteredDevice, 2>& devices, Bytes size,
                                     const LinkSweep& sweep) {
-  Team team(static_cast<int>(devices.size()),
-            [&](int me) { profile::enter_device(devices[static_cast<std::size_t>(me)], /*threads=*/1); });
+  std::array<at::Tensor, 2> tensors;
+  Team team(2, [&](int me) { enter(devices[static_cast<std::size_t>(me)], /*threads=*/1); });
+  // Fresh bytes each time, written on this core or device, as a layer writes its output.
   const auto make = [&](int me, int i) {
-    const at::Device& device = devices[static_cast<std::size_t>(me)];
-    at::Tensor tensor = at::full({size.value}, i % 100, at::TensorOptions(device).dtype(at::kByte));
+    const at::Device& device = devices[static_cast<std::size_t>(me)].device;
+    at::Tensor& mine = tensors[static_cast<std::size_t>(me)];
+    if (!mine.defined()) mine = at::empty({size.value}, at::TensorOptions(device).dtype(at::kByte));
+    mine.fill_(i % 100);
     profile::wait_for(device);
-    return tensor;
+    return mine;
   };
   const auto take = [&](int me, at::Tensor tensor) {
-    const at::Device& device = devices[static_cast<std::size_t>(me)];
+    const at::Device& device = devices[static_cast<std::size_t>(me)].device;
     const at::Tensor here = profile::brought_to(device, std::move(tensor));
     profile::wait_for(device);
+    if (device.is_cpu()) read_lines(here);
   };
   return play_ping_pong<at::Tensor>(team, sweep, make, take);
 }
 
-// As workers enter theirs.
-void enter(const SummingDevice& one) {
-  profile::pin_thread(one.cores);
-  profile::enter_device(one.device, std::max(1, static_cast<int>(one.cores.size())));
-}
-
-std::vector<double> reduce_times(const std::vector<SummingDevice>& devices, Bytes size,
+std::vector<double> reduce_times(const std::vector<MeteredDevice>& devices, Bytes size,
                                  const LinkSweep& sweep) {
   const std::int64_t length = size.value / static_cast<std::int64_t>(sizeof(float));
   Group members;
   for (std::size_t w = 0; w < devices.size(); ++w) members.push_back(WorkerId{static_cast<int>(w)});
-  Team team(static_cast<int>(devices.size()), [&](int me) { enter(devices[static_cast<std::size_t>(me)]); });
+  Team team(static_cast<int>(devices.size()), [&](int me) {
+    const MeteredDevice& one = devices[static_cast<std::size_t>(me)];
+    enter(one, std::max(1, static_cast<int>(one.cores.size())));
+  });
   Barrier barrier(team.coordinator(), devices.size());
   const auto collectives = make_in_process_collectives(team.coordinator(), {members});
   std::vector<double> times;
@@ -66,14 +84,15 @@ std::vector<double> reduce_times(const std::vector<SummingDevice>& devices, Byte
 
 }  // namespace
 
-std::vector<LinkSample> sample_pair(const at::Device& first, const at::Device& second, const LinkSweep& sweep) {
+std::vector<LinkSample> sample_pair(const MeteredDevice& first, const MeteredDevice& second,
+                                    const LinkSweep& sweep) {
   std::vector<LinkSample> samples;
   for (const Bytes size : sizes_of(sweep))
     samples.push_back(summarise(size, hand_over_times({first, second}, size, sweep)));
   return samples;
 }
 
-std::vector<LinkSample> sample_all_reduce(const std::vector<SummingDevice>& devices, const LinkSweep& sweep) {
+std::vector<LinkSample> sample_all_reduce(const std::vector<MeteredDevice>& devices, const LinkSweep& sweep) {
   std::vector<LinkSample> samples;
   for (const Bytes size : sizes_of(sweep))
     samples.push_back(summarise(size, reduce_times(devices, size, sweep)));

@@ -143,7 +143,7 @@ struct LostAttempt {
   std::int64_t steps_done = 0;             ///< updates when it was lost, since the beginning of the training
   std::optional<std::int64_t> checkpoint;  ///< of the newest then; none: the next one begins anew
   Seconds time{};                          ///< from its start to its end
-  std::string plan = {};                   ///< in a line, with its hash; empty: that of the report
+  std::string plan = {};                   ///< in a line, with its hash
   std::string hosts = {};                  ///< that it ran on; empty: it was not launched
   std::optional<Seconds> to_next = std::nullopt;  ///< from its end to the next start
   bool operator==(const LostAttempt&) const = default;

@@ -2,7 +2,6 @@
 #include "librun/transport/direct_transport.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <deque>
@@ -16,6 +15,7 @@
 #include "libprofile/device/memory_meter.h"
 #include "libprofile/device/queued_work.h"
 #include "libprofile/model/ops.h"
+#include "librun/transport/slice_sum.h"
 
 namespace pp::run {
 
@@ -145,7 +145,7 @@ class Moment {
 class DirectSum : public PendingSum {
  public:
   /// As the group likes to add.
-  DirectSum(DeviceGroup& group, const at::Tensor& mine) : DirectSum(group) {
+  DirectSum(DeviceGroup& group, const at::Tensor& mine) {
     group.sum(mine);
     mark_ = group.mark();
   }
@@ -156,70 +156,46 @@ class DirectSum : public PendingSum {
   Seconds spent() final { return end_ ? end_->since(*begin_) : Seconds(0); }
 
  protected:
-  explicit DirectSum(DeviceGroup& group) : group_(group) {}
+  DirectSum() = default;
 
-  DeviceGroup& group_;
   std::unique_ptr<DeviceGroup::Mark> mark_;
   std::optional<Moment> begin_, end_;  ///< of the additions
 };
 
-// Each slice from its owner to all others.
-void hand_out(DeviceGroup& group, const at::Tensor& flat, std::span<const Slice> slices) {
-  group.together([&] {
-    for (const Slice& slice : slices) {
-      const auto owner = static_cast<int>(slice.owner);
-      if (owner != group.me()) group.receive(owner, part_of(flat, slice));
-      for (int i = 0; owner == group.me() && i < group.size(); ++i) {
-        if (i != owner) group.send(i, part_of(flat, slice));
-      }
-    }
-  });
-}
+// A member's end of its group.
+class DeviceLine {
+ public:
+  explicit DeviceLine(DeviceGroup& group) : group_(group) {}
+  std::size_t me() const { return static_cast<std::size_t>(group_.me()); }
+  std::size_t size() const { return static_cast<std::size_t>(group_.size()); }
+  void send(std::size_t to, const at::Tensor& tensor) const { group_.send(static_cast<int>(to), tensor); }
+  void receive(std::size_t from, const at::Tensor& tensor) const {
+    group_.receive(static_cast<int>(from), tensor);
+  }
 
-// Each member adds its slices of all vectors, in the order of the members, and may give them to the others.
-class SlicedSum final : public DirectSum {
+ private:
+  DeviceGroup& group_;
+};
+
+class SliceSumOnDevices final : public DirectSum {
  public:
   enum class HandOut { yes, no };
 
-  SlicedSum(DeviceGroup& group, const at::Tensor& mine, std::vector<Slice> slices, HandOut hands_out)
-      : DirectSum(group), flat_(mine.view(-1)) {
-    std::erase_if(slices, [](const Slice& slice) { return slice.length() == 0; });
-    group.together([&] {
-      for (const Slice& slice : slices) {
-        const auto owner = static_cast<int>(slice.owner);
-        if (owner == group.me()) {
-          receive_all(slice);
-        } else {
-          group.send(owner, part_of(flat_, slice));
-        }
-      }
-    });
+  SliceSumOnDevices(DeviceGroup& group, const at::Tensor& mine, std::vector<Slice> slices, HandOut hands_out)
+      : sum_(mine, std::move(slices)) {
+    const DeviceLine line(group);
+    group.together([&] { sum_.collect(line); });
     group.beside([&] {
-      begin_.emplace(flat_.device());
-      for (std::vector<at::Tensor>& theirs : theirs_) {
-        for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
-        if (group.me() != 0) theirs[static_cast<std::size_t>(group.me())].copy_(theirs[0]);
-      }
-      end_.emplace(flat_.device());
+      begin_.emplace(mine.device());
+      sum_.add();
+      end_.emplace(mine.device());
     });
-    if (hands_out == HandOut::yes) hand_out(group, flat_, slices);
+    if (hands_out == HandOut::yes) group.together([&] { sum_.hand_out(line); });
     mark_ = group.mark();
   }
 
  private:
-  /// The other members' parts of a slice that this one adds up.
-  void receive_all(const Slice& slice) {
-    std::vector<at::Tensor>& theirs = theirs_.emplace_back(static_cast<std::size_t>(group_.size()));
-    const at::Tensor own = part_of(flat_, slice);
-    for (int i = 0; i < group_.size(); ++i) {
-      at::Tensor& one = theirs[static_cast<std::size_t>(i)];
-      one = i == group_.me() ? own : at::empty_like(own);
-      if (i != group_.me()) group_.receive(i, one);
-    }
-  }
-
-  at::Tensor flat_;
-  std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
+  SliceSum sum_;
 };
 
 class DirectCollectives final : public Collectives {
@@ -239,9 +215,9 @@ class DirectCollectives final : public Collectives {
     if (!groups_[group]) return other_->begin_sum(group, me, mine);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     if (fast_) return std::make_unique<DirectSum>(*groups_[group], mine);
-    return std::make_unique<SlicedSum>(
+    return std::make_unique<SliceSumOnDevices>(
         *groups_[group], mine, equal_slices(mine.numel(), static_cast<std::size_t>(groups_[group]->size())),
-        SlicedSum::HandOut::yes);
+        SliceSumOnDevices::HandOut::yes);
   }
 
   Seconds reduce(std::size_t group, WorkerId me, const at::Tensor& mine,
@@ -254,14 +230,14 @@ class DirectCollectives final : public Collectives {
                                            std::span<const Slice> slices) override {
     if (!groups_[group]) return other_->begin_reduce(group, me, mine, slices);
     const profile::ChargeMemory charged{profile::MemoryAccount()};
-    return std::make_unique<SlicedSum>(*groups_[group], mine, std::vector(slices.begin(), slices.end()),
-                                       SlicedSum::HandOut::no);
+    return std::make_unique<SliceSumOnDevices>(*groups_[group], mine, std::vector(slices.begin(), slices.end()),
+                                               SliceSumOnDevices::HandOut::no);
   }
 
   Seconds spread(std::size_t group, WorkerId me, const at::Tensor& mine,
                  std::span<const Slice> slices) override {
     if (!groups_[group]) return other_->spread(group, me, mine, slices);
-    hand_out(*groups_[group], mine, slices);
+    groups_[group]->together([&] { hand_out(DeviceLine(*groups_[group]), mine, slices); });
     groups_[group]->mark()->hold_back();
     return Seconds(0);
   }

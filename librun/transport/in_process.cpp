@@ -9,6 +9,7 @@
 #include "libprofile/device/queued_work.h"
 #include "librun/threads/message_queue.h"
 #include "librun/transport/collectives.h"
+#include "librun/transport/slice_sum.h"
 #include "librun/transport/transport.h"
 
 namespace pp::run {
@@ -174,8 +175,8 @@ class InProcessCollectives : public Collectives {
   static void add_piece(const Parts& parts, const Slice& slice, Towards towards) {
     const auto piece = [&](std::size_t i) { return parts[i].front().narrow(0, slice.begin, slice.length()); };
     const at::Device device = parts[slice.owner].front().device();
-    at::Tensor sum = profile::brought_to(device, piece(0));  // itself where it is there already
-    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(profile::brought_to(device, piece(i)));
+    const at::Tensor sum = add_in_order(  // in place of the first where it is there already
+        parts.size(), [&](std::size_t i) { return profile::brought_to(device, piece(i)); });
     const bool in_place = parts.front().front().device() == device;
     for (std::size_t i = in_place ? 1 : 0; i < parts.size(); ++i) {
       if (towards == Towards::all || i == slice.owner) piece(i).copy_(sum);

@@ -1,5 +1,5 @@
-// How rank 0's clock goes beside this rank's, from round trips of control messages: where it stood at the
-// beginning and how much faster it goes. Free of Torch.
+// How rank 0's clock goes beside this rank's, from round trips of control messages at the beginning and at the
+// end of a run: where it stood and how much faster it goes. Free of Torch.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class RankClock {
   /// A question left here at `asked`, was answered when rank 0's clock stood at `there`, and the answer was
   /// here at `heard`. Of a group of round trips the shortest counts.
   void add(Time asked, Time there, Time heard);
-  /// The group is complete: its best round trip counts from now on, beside that of the first group.
+  /// The group is complete: its best round trip counts from now on. There are two: the first, the last.
   void close_group();
   /// Both are one clock, so far as can be told.
   bool may_be_same() const;

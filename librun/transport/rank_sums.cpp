@@ -15,6 +15,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/memory_meter.h"
+#include "librun/transport/slice_sum.h"
 
 namespace pp::run {
 
@@ -121,19 +122,27 @@ class Gathering {
   const GroupView& view_;
 };
 
-// Each slice from its owner to all others.
-void hand_out(const GroupView& view, Bundle& messages, const at::Tensor& flat, std::span<const Slice> slices) {
-  for (const Slice& slice : slices) {
-    if (slice.owner != view.me())
-      messages.add(view.receive(slice.owner, bytes_of(part_of(flat, slice)), GroupView::Round::second));
+// The members' ends of one round of messages, which need their tensors until they are done.
+class HostLine {
+ public:
+  HostLine(const GroupView& view, Bundle& messages, GroupView::Round round)
+      : view_(view), messages_(messages), round_(round) {}
+
+  std::size_t me() const { return view_.me(); }
+  std::size_t size() const { return view_.size(); }
+  void send(std::size_t to, const at::Tensor& tensor) const {
+    messages_.add(view_.send(to, bytes_of(tensor), round_));
   }
-  for (const Slice& slice : slices) {
-    if (slice.owner != view.me()) continue;
-    view.for_each_other([&](std::size_t i) {
-      messages.add(view.send(i, bytes_of(part_of(flat, slice)), GroupView::Round::second));
-    });
+  void receive(std::size_t from, const at::Tensor& tensor) const {
+    messages_.keep(tensor);
+    messages_.add(view_.receive(from, bytes_of(tensor), round_));
   }
-}
+
+ private:
+  const GroupView& view_;
+  Bundle& messages_;
+  GroupView::Round round_;
+};
 
 // Of what is on its way.
 class SumOnHost : public PendingSum {
@@ -160,24 +169,16 @@ class SumOnHost : public PendingSum {
   Bundle messages_;
 };
 
-class SliceSum final : public SumOnHost {
+class SliceSumOnHost final : public SumOnHost {
  public:
   enum class HandOut { yes, no };
 
-  SliceSum(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine, std::vector<Slice> slices,
-           HandOut hand_out)
+  SliceSumOnHost(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine,
+                 std::vector<Slice> slices, HandOut hand_out)
       : SumOnHost(coordinator, view, mine),
-        flat_(host_.view(-1)),
-        slices_(std::move(slices)),
+        sum_(host_, std::move(slices)),
         hands_out_(hand_out == HandOut::yes) {
-    std::erase_if(slices_, [](const Slice& slice) { return slice.length() == 0; });
-    for (const Slice& slice : slices_) {
-      if (slice.owner == view_.me()) receive_all(slice);
-    }
-    for (const Slice& slice : slices_) {
-      if (slice.owner != view_.me())
-        messages_.add(view_.send(slice.owner, bytes_of(part(slice)), GroupView::Round::first));
-    }
+    sum_.collect(HostLine(view_, messages_, GroupView::Round::first));
   }
 
   bool advance() override {
@@ -194,36 +195,18 @@ class SliceSum final : public SumOnHost {
   Seconds spent() override { return spent_; }
 
  private:
-  at::Tensor part(const Slice& slice) const { return part_of(flat_, slice); }
-
-  /// Of a slice of this member's.
-  void receive_all(const Slice& slice) {
-    std::vector<at::Tensor>& theirs = theirs_.emplace_back(view_.size());
-    theirs[view_.me()] = part(slice);
-    view_.for_each_other([&](std::size_t i) {
-      theirs[i] = at::empty_like(part(slice));
-      messages_.keep(theirs[i]);
-      messages_.add(view_.receive(i, bytes_of(theirs[i]), GroupView::Round::first));
-    });
-  }
-
   Seconds add_and_hand_out() {
     const profile::ChargeMemory charged{profile::MemoryAccount()};
     const auto start = Coordinator::Clock::now();
-    for (std::vector<at::Tensor>& theirs : theirs_) {
-      for (std::size_t i = 1; i < theirs.size(); ++i) theirs[0].add_(theirs[i]);
-      if (view_.me() != 0) theirs[view_.me()].copy_(theirs[0]);
-    }
+    sum_.add();
     const Seconds elapsed = Coordinator::Clock::now() - start;
-    if (hands_out_) hand_out(view_, messages_, flat_, slices_);
+    if (hands_out_) sum_.hand_out(HostLine(view_, messages_, GroupView::Round::second));
     added_ = true;
     return elapsed;
   }
 
-  at::Tensor flat_;
-  std::vector<Slice> slices_;
+  SliceSum sum_;
   bool hands_out_;
-  std::vector<std::vector<at::Tensor>> theirs_;  ///< of each slice of this member's, by member
   bool added_ = false;
   Seconds spent_{};  ///< in add()
 };
@@ -259,15 +242,15 @@ Collectives::Parts all_gather(Coordinator& coordinator, const GroupView& view, s
 std::unique_ptr<PendingSum> begin_slice_sum(Coordinator& coordinator, const GroupView& view,
                                             const at::Tensor& mine) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
-  return std::make_unique<SliceSum>(coordinator, view, mine, equal_slices(mine.numel(), view.size()),
-                                    SliceSum::HandOut::yes);
+  return std::make_unique<SliceSumOnHost>(coordinator, view, mine, equal_slices(mine.numel(), view.size()),
+                                          SliceSumOnHost::HandOut::yes);
 }
 
 std::unique_ptr<PendingSum> begin_slice_reduce(Coordinator& coordinator, const GroupView& view,
                                                const at::Tensor& mine, std::span<const Slice> slices) {
   const profile::ChargeMemory charged{profile::MemoryAccount()};
-  return std::make_unique<SliceSum>(coordinator, view, mine, std::vector(slices.begin(), slices.end()),
-                                    SliceSum::HandOut::no);
+  return std::make_unique<SliceSumOnHost>(coordinator, view, mine, std::vector(slices.begin(), slices.end()),
+                                          SliceSumOnHost::HandOut::no);
 }
 
 void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Tensor& mine,
@@ -276,7 +259,7 @@ void spread_slices(Coordinator& coordinator, const GroupView& view, const at::Te
   const at::Tensor host = profile::brought_to_host(mine);
   Bundle messages;
   messages.keep(host);
-  hand_out(view, messages, host, slices);
+  hand_out(HostLine(view, messages, GroupView::Round::second), host, slices);
   coordinator.poll(
       view.worker(), [&] { return messages.done(); }, [] { return kOtherMembers; });
   if (!host.is_same(mine)) mine.copy_(host, /*non_blocking=*/true);

@@ -207,7 +207,8 @@ std::shared_ptr<const InitialState> read_initial(const Setup& setup, const ReadF
 
 }  // namespace
 
-Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::optional<ForwardOnly> forward_only)
+Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::optional<ForwardOnly> forward_only,
+         std::unique_ptr<SavedFiles> files)
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
       in_memory(std::exchange(the_setup.start.read, {})),
@@ -239,14 +240,17 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
-      snapshots(coordinator, workers_here().size()),
       initial(read_initial(setup, std::exchange(in_memory, {}), plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, plan, setup)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),
       server(inference ? nullptr : make_server(coordinator, plan, options, setup)),
       start(Coordinator::Clock::now()),
-      request_server(make_request_server(coordinator, server.get(), plan, setup)) {}
+      request_server(make_request_server(coordinator, server.get(), plan, setup)) {
+  if (files && !(options.checkpoint.empty() && options.save_weights.empty()))
+    checkpointer = std::make_unique<Checkpointer>(coordinator, plan, options, setup, workers_here().size(),
+                                                  std::move(files));
+}
 
 bool Job::served() const { return !inference && is_served(plan); }
 

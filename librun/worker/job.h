@@ -11,9 +11,9 @@
 #include "libplan/plan/plan.h"
 #include "libprofile/model/label_count.h"
 #include "librun/checkpoint/weights.h"
+#include "librun/control/checkpointer.h"
 #include "librun/control/commands.h"
 #include "librun/control/ledger.h"
-#include "librun/control/snapshots.h"
 #include "librun/data/dataset.h"
 #include "librun/options/run_options.h"
 #include "librun/server/parameter_server.h"
@@ -41,8 +41,9 @@ struct InitialState {
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
 /// that does not come back.
 struct Job {
-  /// With `forward_only` an inference, else a training.
-  Job(plan::Plan plan, RunOptions options, Setup setup, std::optional<ForwardOnly> forward_only = std::nullopt);
+  /// With `forward_only` an inference, else a training. `files`: null where nothing is written.
+  Job(plan::Plan plan, RunOptions options, Setup setup, std::optional<ForwardOnly> forward_only = std::nullopt,
+      std::unique_ptr<SavedFiles> files = nullptr);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -53,8 +54,6 @@ struct Job {
   void give_up_devices();
 
   bool evaluates() const { return test != nullptr; }
-  /// Whether its state is wanted, in a checkpoint or at the end.
-  bool takes_snapshots() const { return !options.checkpoint.empty() || !options.save_weights.empty(); }
   /// Model-wide index of the layer whose weights entry `tied` of Plan::tied shares.
   int tied_owner(std::size_t tied) const;
   std::size_t replica_group(StageId stage) const { return index(stage); }
@@ -97,7 +96,6 @@ struct Job {
   Commands commands;
   Ledger ledger;
   Passes passes;
-  Snapshots snapshots;
   std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
@@ -107,6 +105,7 @@ struct Job {
   std::vector<std::shared_ptr<DeviceGroup>> direct_ways;  ///< that transport and collectives use
   Coordinator::Clock::time_point start;                   ///< zero of all recorded times
   std::unique_ptr<RequestServer> request_server;  ///< null: no replica of another rank comes to the server
+  std::unique_ptr<Checkpointer> checkpointer;     ///< null: the training's state is not wanted
 };
 
 /// What its workers' streams are lowered with.

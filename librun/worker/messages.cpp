@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "libprofile/device/compute_device.h"
 #include "libprofile/device/hand_over.h"
 #include "libprofile/device/queued_work.h"
 #include "librun/worker/actions.h"

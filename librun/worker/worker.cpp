@@ -238,7 +238,7 @@ void Worker::evaluate(const Command& command) {
 void Worker::snapshot(const Command& command) {
   Job& job = state_.job;
   Swapping* const swapping = shared_.swapping.get();
-  job.snapshots.begin(id(), command.step, command.last);
+  job.checkpointer->begin(id(), command.step, command.last);
   const WorkerState::Time begin = Coordinator::Clock::now();
   const profile::ChargeMemory charged{profile::MemoryAccount()};
   std::vector<Stage::LayerState> layers;
@@ -248,7 +248,7 @@ void Worker::snapshot(const Command& command) {
       std::ranges::move(swapping ? swapping->snapshot(id, stage) : stage.snapshot(),
                         std::back_inserter(layers));
   }
-  job.snapshots.add(command.step, command.last, std::move(layers), state_.await_finish() - begin);
+  job.checkpointer->add(command.step, command.last, std::move(layers), state_.await_finish() - begin);
 }
 
 void Worker::walk(Cursor cursor, const Actions& actions) {

@@ -1,5 +1,5 @@
 // pp-run --keep-going: trainings whose process is lost, again and again.
-#include "apps/run/keep_going/keep_going.h"
+#include "apps/run/keep_going/attempts.h"
 
 #include <csignal>
 #include <filesystem>
@@ -35,13 +35,12 @@ Words with(Words words, const Words& more) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// pp-run, which is killed at the k-th rename there of each of its processes (tests/lab/faults/disk.cpp), and
-/// started by a shell that ignores SIGCHLD, as some daemons and containers do.
-Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more,
-                             const std::string& there = "ck") {
+/// pp-run, whose processes are killed at their k-th rename of a part of a checkpoint
+/// (tests/lab/faults/disk.cpp), and started by a shell that ignores SIGCHLD, as some daemons and containers do.
+Outcome train_on_faulty_disk(const RunFolder& folder, int k, const Words& more) {
   const Words words =
       with({"-c", "trap '' CHLD; exec /usr/bin/env \"$@\"", "bash", "LD_PRELOAD=" PP_FAULTY_DISK,
-            "PP_FAULT_FILE=/" + there, "PP_FAULT_CALL=rename", "PP_FAULT_HOW=kill",
+            "PP_FAULT_FILE=/ck/.unfinished", "PP_FAULT_CALL=rename", "PP_FAULT_HOW=kill",
             "PP_FAULT_AFTER=" + std::to_string(k), pp::test::program("pp-run")},
            with(kJob, more));
   return pp::test::run_checked("/bin/bash", words, folder.path());
@@ -115,9 +114,9 @@ TEST_SUITE("apps/keep_going") {
     REQUIRE(pp::test::run_checked(pp::test::program("pp-run"), with(undisturbed, {"--save-weights", "whole"}),
                                   folder.path())
                 .code == 0);
-    // A checkpoint is three renames, so each process writes a few of the 30 and dies.
+    // A checkpoint is two such renames, so each process writes 7 of the 30 and dies.
     const Outcome outcome = train_on_faulty_disk(
-        folder, 20, {"--keep-going", "--save-weights", "weights", "-o", "report.json", "--metrics", "m.jsonl"});
+        folder, 14, {"--keep-going", "--save-weights", "weights", "-o", "report.json", "--metrics", "m.jsonl"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     CHECK(pp::read_file(folder.path() / "weights") == pp::read_file(folder.path() / "whole"));

@@ -1,6 +1,6 @@
 // What pp-run launch --keep-going decides: hosts that are there, devices that are left, the next plan.
 #include "apps/run/keep_going/fleet.h"
-#include "apps/run/keep_going/launch_keep_going.h"
+#include "apps/run/keep_going/keep_going.h"
 #include "apps/run/keep_going/next_plan.h"
 
 #include <string>
@@ -129,8 +129,8 @@ TEST_SUITE("apps/launch_fleet") {
     CHECK(value_of(both, "--resume") == "old");
     CHECK_FALSE(value_of(both, "--every"));
     CHECK_FALSE(value_of({"--checkpoint"}, "--checkpoint"));
-    CHECK(with_value(both, "--resume", "ck") == Words{"--data", "x", "--checkpoint", "ck", "--resume", "ck"});
-    CHECK(with_value({"--resume", "old", "-q"}, "--resume", "ck") == Words{"-q", "--resume", "ck"});
+    CHECK(with_value(both, "--resume", "ck") == Words{"--resume", "ck", "--data", "x", "--checkpoint", "ck"});
+    CHECK(with_value({"--resume", "old", "-q"}, "--resume", "ck") == Words{"--resume", "ck", "-q"});
   }
 }
 

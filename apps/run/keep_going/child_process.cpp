@@ -10,9 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
+#include "apps/cli/shell.h"
 #include "libprofile/core/error.h"
 
 namespace pp::run_tool {
@@ -38,6 +40,11 @@ constexpr std::chrono::seconds kDeath(10);  // of a killed process, which a disk
   _exit(1);
 }
 
+ChildEnd end_of(int status) {
+  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
+  return {.code = WEXITSTATUS(status)};
+}
+
 /// mpirun and srun end as a shell does: 128 + the signal that killed a rank.
 ChildEnd as_of_rank(const ChildEnd& end) {
   constexpr int kShell = 128, kLastSignal = 64;
@@ -48,6 +55,23 @@ ChildEnd as_of_rank(const ChildEnd& end) {
 }
 
 }  // namespace
+
+std::string own_path() {
+  std::error_code ignored;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return path.empty() ? "pp-run" : path.string();
+}
+
+void expect_children() { std::signal(SIGCHLD, SIG_DFL); }
+
+std::string to_text(const ChildEnd& end) {
+  if (end.signal == 0) return "exit code " + std::to_string(end.code);
+  return "signal " + std::to_string(end.signal) + " (" + strsignal(end.signal) + ")";
+}
+
+int code_of(const ChildEnd& end) {
+  return end.signal == 0 ? end.code : static_cast<int>(cli::ExitCode::failed);
+}
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, Stdout output) {
   std::vector<char*> words;
@@ -96,10 +120,14 @@ void ChildProcess::take_output() {
 std::optional<ChildEnd> ChildProcess::look() {
   if (ended_) return ended_;
   take_output();
-  const std::optional<ChildEnd> end = look_at_child(pid_);
-  if (!end) return std::nullopt;
+  int status = 0;
+  const pid_t ended = waitpid(pid_, &status, WNOHANG);
+  if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
+  if (ended < 0)
+    throw Error(ErrorKind::run, "process " + std::to_string(pid_) + ": how it ends cannot be known: " +
+                                    std::strerror(errno) + "; go on from the last checkpoint with --resume");
   take_output();
-  ended_ = as_of_rank(*end);
+  ended_ = as_of_rank(end_of(status));
   return ended_;
 }
 

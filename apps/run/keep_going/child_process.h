@@ -8,9 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/keep_going/keep_going.h"
+#include "libprofile/core/units.h"
 
 namespace pp::run_tool {
+
+/// The path of the program that this process runs; `pp-run` where the system does not say.
+std::string own_path();
+
+/// Before children are started: whoever started this process may ignore SIGCHLD, which is inherited, and of a
+/// child of such a process the system does not say how it ended.
+void expect_children();
+
+/// How a child has ended.
+struct ChildEnd {
+  int code = 0;    ///< exit code
+  int signal = 0;  ///< that killed it; 0: none
+};
+/// `signal 9 (Killed)`, `exit code 1`
+std::string to_text(const ChildEnd& end);
+/// As the exit code of a process that stands for it.
+int code_of(const ChildEnd& end);
 
 /// Where the program's standard output goes.
 enum class Stdout { inherited, kept };
@@ -26,7 +43,7 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   /// How it has ended; nothing as long as it runs. Exit codes of launchers above 128 are signals where they are
-  /// some. What it has written is taken.
+  /// some. What it has written is taken. Throws pp::Error (run) where the end cannot be known.
   std::optional<ChildEnd> look();
   /// To the process alone: launchers pass signals on to the ranks.
   void signal(int number) const;

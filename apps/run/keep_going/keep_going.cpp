@@ -1,246 +1,338 @@
 #include "apps/run/keep_going/keep_going.h"
 
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <new>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "apps/cli/interrupt.h"
+#include "apps/cli/progress.h"
+#include "apps/run/keep_going/attempts.h"
+#include "apps/run/keep_going/child_process.h"
+#include "apps/run/keep_going/fleet.h"
+#include "apps/run/keep_going/next_plan.h"
+#include "apps/run/keep_going/rebalance.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/file.h"
 #include "libprofile/core/text.h"
-#include "librun/checkpoint/checkpoint_folder.h"
 
 namespace pp::run_tool {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::milliseconds kLaunchLook(50);
+constexpr Seconds kProbe(10);    // a host that does not answer by then is lost
+constexpr Seconds kFailed(3);    // from a rank that has failed to the end of the launcher
+constexpr Seconds kEnding(2);    // of a launcher that was told to end
+constexpr double kWorth = 0.95;  // of the step time: a restart is worth it from here on
+constexpr std::chrono::milliseconds kSpeeds(250);
+constexpr int kFailedCode = static_cast<int>(cli::ExitCode::failed);
+constexpr int kInterruptedCode = static_cast<int>(cli::ExitCode::interrupted);
 
-ChildEnd end_of(int status) {
-  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
-  return {.code = WEXITSTATUS(status)};
+std::string names(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts) text += (text.empty() ? "" : ", ") + host.name;
+  return text;
 }
 
-// Waits for the child; passes an interruption on, once. Whoever sent it may have told the child as well, which
-// takes two signals in one second for one wish, but not the same one twice: so it gets another one. `stop`: why
-// the child should stop, asked until it is told.
-ChildEnd await(pid_t child, const std::function<std::optional<std::string>()>& stop,
-               std::optional<std::string>& stopped) {
-  bool told = false;
-  while (true) {
-    if (const std::optional<ChildEnd> end = look_at_child(child)) return *end;
-    if (cli::interrupted() && !told) {
-      kill(child, cli::interruption() == SIGTERM ? SIGINT : SIGTERM);
-      told = true;
-    }
-    if (!told && (stopped = stop())) {
-      kill(child, SIGTERM);
-      told = true;
-    }
-    std::this_thread::sleep_for(kLook);
+int attempts_of(const RestartOptions& options) { return options.attempts.value_or(3); }
+
+class Supervisor {
+ public:
+  explicit Supervisor(const KeptTraining& training)
+      : training_(training),
+        planning_(training.planning),
+        fleet_(training.hosts),
+        current_(training.planning.first),
+        state_(std::filesystem::path(training.checkpoint) / "launch"),
+        attempts_({.attempts = attempts_of(training.restart),
+                   .last_checkpoint = [this] { return newest_checkpoint(training_.checkpoint); },
+                   .say = [](const std::string& line) { cli::warn(line); }}) {
+    if (training.restart.rebalance) rebalancer_.emplace(planning_, *training.restart.rebalance);
   }
-}
 
-// What is not the program's own way to end: it was killed, or its training failed; the codes of launchers, too.
-bool is_failure(const ChildEnd& end) {
-  constexpr std::array kOwn{cli::ExitCode::done, cli::ExitCode::usage, cli::ExitCode::infeasible,
-                            cli::ExitCode::interrupted};
-  return end.signal != 0 || std::ranges::count(kOwn, static_cast<cli::ExitCode>(end.code)) == 0;
-}
+  int run() {
+    cli::catch_interrupts();
+    expect_children();
+    note_devices();
+    while (true) {
+      const std::optional<int> code = finished(start());
+      if (code) return *code;
+    }
+  }
 
-bool is_refusal(const ChildEnd& end) {
-  return end.signal == 0 && end.code == static_cast<int>(cli::ExitCode::usage);
-}
+ private:
+  /// GPUs that are lost later are those that a host has now.
+  void note_devices() {
+    const auto cuda = [](const Device& device) { return device.kind == DeviceKind::cuda; };
+    if (training_.launcher && std::ranges::any_of(current_.plan.devices, cuda))
+      fleet_.note_devices(ask(fleet_.there()));
+  }
 
-bool trained(const run::LostAttempt& attempt) { return attempt.steps_done > attempt.first_step; }
+  /// By the launcher.
+  std::vector<std::optional<HostAnswer>> ask(const std::vector<Host>& hosts) const {
+    return ask_hosts(hosts, *training_.launcher, training_.options.program, kProbe);
+  }
+
+  std::vector<std::string> command() {
+    LaunchOptions options = training_.options;
+    options.plan = current_.file;
+    if (goes_on(attempts_.lost(), value_of(options.arguments, "--resume").has_value()))
+      options.arguments = with_value(options.arguments, "--resume", training_.checkpoint);
+    options.arguments.insert(options.arguments.begin(), {"--launch-state", state_.folder().string()});
+    if (!training_.launcher) return rank_command(options);
+    return launch_command(current_.plan, fleet_.there(), *training_.launcher, options);
+  }
+
+  /// One start, to its end.
+  ChildEnd start() {
+    attempts_.begin();
+    const Clock::time_point begin = Clock::now();
+    state_.begin(attempts_.first_step(), attempts_.lost());
+    if (rebalancer_) rebalancer_->begin();
+    next_.reset();
+    hosts_ = names(fleet_.there());
+    ChildProcess child(command());
+    bool told = false, trains = false;
+    std::optional<Clock::time_point> failed;
+    probes_.clear();
+    asked_ = begin;
+    while (true) {
+      if (const std::optional<ChildEnd> end = child.look()) return *end;
+      if (!trains && state_.step() > attempts_.first_step()) trains = note_training();
+      if (!told && (cli::interrupted() || (trains && (look_for_hosts() || look_at_devices())))) {
+        child.signal(SIGUSR1);  // which launchers pass on; ranks end with a checkpoint
+        told = true;
+      }
+      if (training_.launcher && !failed && state_.failed()) failed = Clock::now();
+      if (failed && Clock::now() - *failed > kFailed) {  // it waits for a host that does not answer
+        child.end(kEnding);
+        cli::warn("a rank failed, and the launcher did not end by itself: " + state_.reason());
+        return {.code = kFailedCode};
+      }
+      std::this_thread::sleep_for(kLaunchLook);
+    }
+  }
+
+  bool note_training() {
+    if (lost_) away_ += Clock::now() - *lost_;
+    lost_.reset();
+    if (rebalancer_) rebalancer_->trains();
+    return true;
+  }
+
+  /// The exit code, when all is over.
+  std::optional<int> finished(const ChildEnd& end) {
+    const int code = code_of(end);
+    const bool stopped = next_ && code == kInterruptedCode;
+    if (cli::interrupted()) return code;
+    if (stopped) {
+      attempts_.stopped(reason_, state_.step());
+      note_end();
+      if (!speeds_.empty()) planning_.speeds = std::exchange(speeds_, {});
+      adopt(*std::move(next_));
+      cli::warn(promise_ + "; " + attempts_.where_from());
+      return std::nullopt;
+    }
+    speeds_.clear();
+    if (!attempts_.is_lost(end, state_.step(), state_.ended(), state_.reason())) return sum_up(code);
+    note_end();
+    return recover();
+  }
+
+  void note_end() {
+    if (!lost_) lost_ = Clock::now();
+    attempts_.describe(plan_line(current_.plan) + " (" + plan::plan_hash(current_.plan) + ")", hosts_);
+  }
+
+  /// What was lost, what is left, what goes on. The exit code, where nothing does.
+  std::optional<int> recover() {
+    std::vector<std::string> lost;
+    if (training_.launcher) lost = fleet_.note(ask(fleet_.there()));
+    if (!wait_for_a_host()) return cli::interrupted() ? kInterruptedCode : kFailedCode;
+    const std::optional<Seconds> pause =
+        attempts_.pause(lost.empty() ? Circumstances::same : Circumstances::changed);
+    if (!pause) return kFailedCode;
+    const std::string wait = *pause > Seconds() ? ", in " + pp::to_text(*pause) : std::string();
+    std::string what = attempts_.loss();
+    for (const std::string& line : lost) what += "; " + line;
+    if (lost.empty()) {
+      cli::warn(what + "; " + attempts_.where_from() + wait);
+    } else {
+      cli::warn(what);
+      auto next = next_plan(planning_, current_, fleet_.there(), fleet_.gone());
+      if (const auto* const none = std::get_if<plan::Infeasible>(&next)) return give_up(*none);
+      const PlacedPlan before = current_;
+      adopt(std::get<PlacedPlan>(std::move(next)));
+      const std::string promise =
+          current_.file == before.file
+              ? ""
+              : promise_line(current_.plan, before.plan, before.plan.predicted.step) + "; ";
+      cli::warn(promise + attempts_.where_from() + wait);
+    }
+    rest(*pause);
+    if (cli::interrupted()) return kInterruptedCode;
+    return std::nullopt;
+  }
+
+  /// Whether one is there, at last: none may answer for want of the launcher's own network.
+  bool wait_for_a_host() {
+    Patience patience(attempts_of(training_.restart));
+    while (fleet_.there().empty()) {
+      const std::vector<Host> away = fleet_.away();
+      const std::optional<Seconds> pause = patience.after_loss(false);
+      if (away.empty() || !pause) {
+        cli::warn("no host answers, so this is the end");
+        return false;
+      }
+      cli::warn("no host answers; they are asked again in " + pp::to_text(*pause));
+      rest(*pause);
+      if (cli::interrupted()) return false;
+      const std::vector<std::optional<HostAnswer>> answers = ask(away);
+      for (std::size_t i = 0; i < away.size(); ++i) fleet_.take_back(away[i].name, answers[i]);
+    }
+    return true;
+  }
+
+  int give_up(const plan::Infeasible& none) {
+    cli::warn("no plan fits what is left (" + names(fleet_.there()) + "): " + none.reason);
+    if (!none.remedy.empty()) cli::warn("this would fit: " + none.remedy);
+    return static_cast<int>(cli::ExitCode::infeasible);
+  }
+
+  /// Goes on with this plan, and says so; one without a file gets one.
+  void adopt(PlacedPlan next) {
+    const bool same = next.file == current_.file;
+    if (next.file.empty()) {
+      next.file = (state_.folder() / ("plan-" + std::to_string(++plans_) + ".json")).string();
+      write_file(next.file, dump_json(plan::to_json(next.plan)));
+    }
+    current_ = std::move(next);
+    const std::string on = training_.launcher ? " on " + names(fleet_.there()) : "";
+    cli::warn((same ? "the plan stays," : "the plan") + on + ": " + plan_line(current_.plan) + " (" +
+              current_.file + ")");
+  }
+
+  /// With --rejoin: asks hosts that were lost. True when the training should stop for a better plan, next_.
+  bool look_for_hosts() {
+    if (!training_.rejoin) return false;
+    if (probes_.empty()) {
+      if (Clock::now() - asked_ < *training_.rejoin) return false;
+      asked_ = Clock::now();
+      for (const Host& host : fleet_.away())
+        probes_.emplace_back(host.name,
+                             HostProbe(*training_.launcher, host.name, training_.options.program, kProbe));
+    }
+    if (std::ranges::any_of(probes_, [](auto& probe) { return !probe.second.look(); })) return false;
+    std::string back;
+    for (auto& [name, probe] : std::exchange(probes_, std::vector<std::pair<std::string, HostProbe>>()))
+      if (fleet_.take_back(name, probe.answer())) back += (back.empty() ? "" : ", ") + name;
+    return !back.empty() && is_worth_it(back);
+  }
+
+  bool is_worth_it(const std::string& back) {
+    auto next = better_plan();
+    if (!next) {
+      cli::inform("host " + back + " is back, to stand in for another: no plan would be faster");
+      return false;
+    }
+    reason_ = "host " + back + " came back";
+    promise_ = promise_line(next->plan, current_.plan, current_.plan.predicted.step);
+    cli::warn("host " + back + " is back; the training stops with a checkpoint for " + plan_line(next->plan));
+    next_ = std::move(next);
+    return true;
+  }
+
+  /// With --rebalance: the same where devices are not as promised.
+  bool look_at_devices() {
+    if (!rebalancer_ || Clock::now() - looked_ < kSpeeds) return false;
+    looked_ = Clock::now();
+    auto decision = rebalancer_->look(state_.speeds(), state_.step(), current_);
+    if (!decision) return false;
+    (decision->next ? cli::warn : cli::inform)(decision->measured);
+    if (!decision->next) return false;
+    reason_ = decision->measured.substr(0, decision->measured.find(';'));
+    promise_ = decision->promise;
+    speeds_ = decision->next->speeds;
+    next_ = {.plan = std::move(decision->next->plan), .file = "", .devices = current_.devices};
+    if (training_.launcher) next_->ranks = ranks_on(next_->plan, fleet_.there());
+    return true;
+  }
+
+  /// Nothing where what is there allows none.
+  std::optional<PlacedPlan> better_plan() const {
+    try {
+      auto next = larger_plan(planning_, fleet_.there(), fleet_.gone());
+      auto* const plan = std::get_if<PlacedPlan>(&next);
+      if (plan && plan->plan.predicted.step < kWorth * current_.plan.predicted.step) return *std::move(plan);
+    } catch (const Error&) {  // of a request that cannot be answered: the training goes on as it is
+    }
+    return std::nullopt;
+  }
+
+  int sum_up(int code) const {
+    if (attempts_.lost().empty()) return code;
+    std::int64_t again = 0;
+    for (const run::LostAttempt& lost : attempts_.lost())
+      again += lost.steps_done - lost.checkpoint.value_or(0);
+    cli::inform(counted(std::ssize(attempts_.lost()) + 1, "start") + ", " + counted(again, "step") +
+                " done again, " + pp::to_text(away_) + " from losses to training again");
+    return code;
+  }
+
+  const KeptTraining& training_;
+  Replanning planning_;
+  Fleet fleet_;
+  PlacedPlan current_;
+  LaunchState state_;
+  Attempts attempts_;
+  std::optional<Rebalancer> rebalancer_;   ///< with --rebalance
+  int plans_ = 1;                          ///< the first one is the user's
+  std::optional<Clock::time_point> lost_;  ///< as long as nothing trains since
+  Seconds away_{};
+  std::string hosts_;               ///< of the last start
+  std::optional<PlacedPlan> next_;  ///< for which the training was told to stop
+  std::string reason_;              ///< why
+  std::string promise_;             ///< of next_
+  std::vector<double> speeds_;      ///< that next_ is for; empty: those of the plan that runs
+  Clock::time_point looked_;
+  std::vector<std::pair<std::string, HostProbe>> probes_;
+  Clock::time_point asked_;
+};
+
+bool is(const std::string& argument, const std::string& option) {
+  return argument == option || argument.starts_with(option + "=");
+}
 
 }  // namespace
 
-SharedProgress::SharedProgress() {
-  void* const page =
-      mmap(nullptr, sizeof(ChildProgress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) throw std::bad_alloc();
-  progress_ = new (page) ChildProgress;
-  static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+std::optional<std::string> value_of(const std::vector<std::string>& arguments, const std::string& option) {
+  const auto found =
+      std::ranges::find_if(arguments, [&](const std::string& argument) { return is(argument, option); });
+  if (found == arguments.end()) return std::nullopt;
+  if (found->size() > option.size()) return found->substr(option.size() + 1);
+  return found + 1 == arguments.end() ? std::nullopt : std::optional(found[1]);
 }
 
-SharedProgress::~SharedProgress() { munmap(progress_, sizeof(ChildProgress)); }
-
-void expect_children() { std::signal(SIGCHLD, SIG_DFL); }
-
-std::optional<ChildEnd> look_at_child(pid_t child) {
-  int status = 0;
-  const pid_t ended = waitpid(child, &status, WNOHANG);
-  if (ended == child) return end_of(status);
-  if (ended == 0 || errno == EINTR) return std::nullopt;
-  throw Error(ErrorKind::run, "process " + std::to_string(child) + ": how it ends cannot be known: " +
-                                  std::strerror(errno) + "; go on from the last checkpoint with --resume");
-}
-
-std::string to_text(const ChildEnd& end) {
-  if (end.signal == 0) return "exit code " + std::to_string(end.code);
-  return "signal " + std::to_string(end.signal) + " (" + strsignal(end.signal) + ")";
-}
-
-int code_of(const ChildEnd& end) {
-  return end.signal == 0 ? end.code : static_cast<int>(cli::ExitCode::failed);
-}
-
-std::optional<Seconds> Patience::after_loss(bool wrote_checkpoint) {
-  constexpr double kLongest = 60;
-  if (wrote_checkpoint) {
-    in_vain_ = 0;
-    return Seconds();
+std::vector<std::string> with_value(const std::vector<std::string>& arguments, const std::string& option,
+                                    const std::string& value) {
+  std::vector<std::string> all{option, value};
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!is(arguments[i], option)) all.push_back(arguments[i]);
+    if (arguments[i] == option) ++i;  // and its value
   }
-  if (++in_vain_ >= attempts_) return std::nullopt;
-  return Seconds(std::min(kLongest, static_cast<double>(1 << std::min(in_vain_ - 1, 10))));
+  return all;
 }
 
-std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& folder) {
-  if (folder.empty() || !run::has_checkpoints(folder)) return std::nullopt;
-  return run::step_of_checkpoint(run::checkpoints_of(folder).front());
-}
-
-// A folder that cannot be read for a moment still has what it had.
-std::optional<std::int64_t> Attempts::newest() const {
-  try {
-    return settings_.last_checkpoint();
-  } catch (const Error& error) {
-    settings_.say(error.what());
-    return before_;
-  }
-}
-
-void Attempts::begin() {
-  before_ = newest();
-  begin_ = Clock::now();
-  if (!lost_.empty()) lost_.back().to_next = begin_ - ended_;
-}
-
-bool Attempts::is_lost(const ChildEnd& end, std::int64_t done, bool ended, const std::string& reason) {
-  const bool refused_now = is_refusal(end) && !lost_.empty();
-  if (ended || !(is_failure(end) || refused_now)) return false;
-  end_ = end;
-  reason_before_ = std::exchange(reason_, reason);
-  note(to_text(end), done);
-  return true;
-}
-
-void Attempts::stopped(const std::string& why, std::int64_t done) {
-  note(why, done);
-  patience_.after_loss(/*wrote_checkpoint=*/true);
-}
-
-void Attempts::note(const std::string& how, std::int64_t done) {
-  const std::optional<std::int64_t> after = newest();
-  ended_ = Clock::now();
-  lost_.push_back({.how = how,
-                   .first_step = first_step(),
-                   .steps_done = std::max(done, after.value_or(0)),
-                   .checkpoint = after,
-                   .time = ended_ - begin_});
-}
-
-bool goes_on(const std::vector<run::LostAttempt>& lost, bool resumed) {
-  return !lost.empty() && (lost.back().checkpoint || !resumed);
-}
-
-void Attempts::describe(const std::string& plan, const std::string& hosts) {
-  lost_.back().plan = plan;
-  lost_.back().hosts = hosts;
-}
-
-std::string Attempts::loss() const {
-  const run::LostAttempt& last = lost_.back();
-  return "the training was lost by " + last.how + " after " + pp::to_text(last.time) + " at step " +
-         std::to_string(last.steps_done);
-}
-
-std::string Attempts::where_from() const {
-  const std::optional<std::int64_t>& checkpoint = lost_.back().checkpoint;
-  if (!checkpoint) return "there is no checkpoint yet, so the training begins anew";
-  return "it goes on from the checkpoint of step " + std::to_string(*checkpoint);
-}
-
-std::optional<Seconds> Attempts::pause(Circumstances circumstances) {
-  // Steps are the same in every start, and so is what one of them throws. A kill may come at any time, and what
-  // ends before its first step is mostly the launcher.
-  if (end_.signal == 0 && circumstances == Circumstances::same && lost_.size() >= 2) {
-    const run::LostAttempt &before = lost_[lost_.size() - 2], &last = lost_.back();
-    if (trained(last) && before.how == last.how && before.steps_done == last.steps_done &&
-        reason_before_ == reason_) {
-      settings_.say(loss() + "; it failed at this step before, so it would again");
-      return std::nullopt;
-    }
-  }
-  const std::optional<std::int64_t>& after = lost_.back().checkpoint;
-  const std::optional<Seconds> pause = patience_.after_loss(after && after != before_);
-  if (!pause)
-    settings_.say(loss() + "; no checkpoint was written by " + counted(settings_.attempts, "start") +
-                  " in a row, so this is the end (--attempts)");
-  return pause;
-}
-
-void rest(Seconds time) {
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
-  while (Clock::now() < end && !cli::interrupted()) std::this_thread::sleep_for(kLook);
-}
-
-std::optional<std::vector<run::LostAttempt>> keep_going(const KeepGoing& settings, OtherPlans* others,
-                                                        const SharedProgress& progress, int& code) {
-  Attempts attempts(settings);
-  cli::catch_interrupts();
-  expect_children();
-  const pid_t parent = getpid();
-  while (true) {
-    attempts.begin();
-    progress->step = attempts.first_step();
-    progress->ended = false;
-    if (others) others->begin();
-    const pid_t child = fork();
-    if (child < 0)
-      throw Error(ErrorKind::run, std::string("no process can be started for the training: ") +
-                                      std::strerror(errno) +
-                                      "; close other programs, or leave out --keep-going");
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGTERM);  // as if interrupted: with a checkpoint
-      if (getppid() != parent) raise(SIGTERM);
-      return attempts.lost();
-    }
-    std::optional<std::string> why;
-    const auto stop = [&] { return others ? others->stop(progress->step) : std::nullopt; };
-    const ChildEnd end = await(child, stop, why);
-    code = code_of(end);
-    if (cli::interrupted()) return std::nullopt;
-    if (why && code == static_cast<int>(cli::ExitCode::interrupted)) {
-      attempts.stopped(*why, progress->step);
-      attempts.describe(others->plan(), "");
-      others->stopped();
-      continue;
-    }
-    if (!attempts.is_lost(end, progress->step, progress->ended)) return std::nullopt;
-    if (others) attempts.describe(others->plan(), "");
-    const std::optional<Seconds> pause = attempts.pause(Circumstances::same);
-    if (!pause) return std::nullopt;
-    settings.say(attempts.loss() + "; " + attempts.where_from() +
-                 (*pause > Seconds() ? ", in " + pp::to_text(*pause) : std::string()));
-    rest(*pause);
-    if (cli::interrupted()) {
-      code = static_cast<int>(cli::ExitCode::interrupted);
-      return std::nullopt;
-    }
-  }
+int keep_going(const KeptTraining& training) {
+  // Open MPI gives ranks a second after SIGTERM, one host after the other. Ours end by SIGUSR1, or are lost.
+  setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+  return Supervisor(training).run();
 }
 
 }  // namespace pp::run_tool

@@ -51,10 +51,6 @@ std::string step_text(std::int64_t step) {
 
 constexpr Seconds kMostPlanning(60);
 
-int ranks_on(const plan::Plan& plan, const std::vector<Host>& hosts) {
-  return static_cast<int>(place_ranks(plan, hosts).size());
-}
-
 plan::Infeasible because(const std::string& reason) {
   plan::Infeasible none;
   none.reason = reason;
@@ -148,6 +144,10 @@ std::vector<run::LostAttempt> LaunchedRank::earlier() const {
     reader.finish();
   });
   return lost;
+}
+
+int ranks_on(const plan::Plan& plan, const std::vector<Host>& hosts) {
+  return static_cast<int>(place_ranks(plan, hosts).size());
 }
 
 PlacedPlan placed(plan::Plan plan, const std::string& file, const std::vector<Host>& hosts) {

@@ -78,6 +78,8 @@ struct PlacedPlan {
 };
 
 /// Throws as place_ranks().
+int ranks_on(const plan::Plan& plan, const std::vector<Host>& hosts);
+/// The same.
 PlacedPlan placed(plan::Plan plan, const std::string& file, const std::vector<Host>& hosts);
 
 /// Whether the hosts have room for it, on as many ranks as before.

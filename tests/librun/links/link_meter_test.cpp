@@ -1,4 +1,4 @@
-#include "librun/links/link_meter.h"
+#include "librun/links/local_links.h"
 
 #include <string>
 

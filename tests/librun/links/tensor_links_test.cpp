@@ -29,7 +29,7 @@ void check_samples(const std::vector<LinkSample>& samples, std::int64_t counted)
 
 TEST_SUITE("librun/links/tensor_links") {
   TEST_CASE("a pair is measured in both directions at every size") {
-    check_samples(sample_pair(at::kCPU, at::kCPU, kBrief), 2 * 8);
+    check_samples(sample_pair({at::kCPU}, {at::kCPU}, kBrief), 2 * 8);
   }
 
   TEST_CASE("the all-reduce is measured once per repetition") {
@@ -38,7 +38,7 @@ TEST_SUITE("librun/links/tensor_links") {
 
   TEST_CASE("a device without CUDA ends the measurement with its reason") {
     if (profile::cuda_device_count() > 0) return;
-    CHECK_THROWS(sample_pair(at::Device(at::kCUDA, 0), at::kCPU, kBrief));
+    CHECK_THROWS(sample_pair({at::Device(at::kCUDA, 0)}, {at::kCPU}, kBrief));
   }
 
   TEST_CASE("a link needs two devices") {

@@ -17,7 +17,7 @@
 
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/queued_work.h"
-#include "librun/links/local_links.h"
+#include "librun/links/rank_links.h"
 #include "librun/transport/direct_ways.h"
 #include "librun/transport/rank_transport.h"
 #include "tests/support/thread_groups.h"

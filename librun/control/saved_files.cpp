@@ -1,4 +1,4 @@
-#include "librun/drive/saver.h"
+#include "librun/control/checkpointer.h"
 
 #include <ATen/ops/scalar_tensor.h>
 
@@ -36,48 +36,61 @@ std::vector<ModelTensor> saved_tensors(std::vector<ModelTensor> tensors, Metadat
   return tensors;
 }
 
+/// All that a training goes on from, in model order.
+struct TrainingState {
+  NamedTensors tensors;
+  NamedTensors optimizer;
+};
+
+TrainingState merged(const std::vector<Stage::LayerState>& layers) {
+  TrainingState state;
+  for (const Stage::LayerState& layer : layers) {
+    std::ranges::copy(layer.tensors, std::back_inserter(state.tensors));
+    std::ranges::copy(layer.optimizer, std::back_inserter(state.optimizer));
+  }
+  return state;
+}
+
 }  // namespace
 
-Saver::Saver(const RunOptions& options, DType dtype, const Setup& setup)
-    : start_(setup.start), saved_(start_.position.step) {
-  if (setup.placement.rank == 0 && !start_.weights.empty()) {
-    const SafetensorsFile file(start_.weights, start_.read);
-    further_ = further_state(file);
-    kept_ = read_weights(file, [&](const std::string& name) {
-      const auto found = further_.find(name);
-      return found != further_.end() && found->second == "kept";
-    });
-    for (auto& [name, tensor] : kept_) tensor = tensor.clone();
-  }
-  const std::vector<ModelTensor> saved = saved_tensors(model_tensors(setup.model, dtype), further_, kept_);
-  start_.read.clear();  // the job gives that memory back
-  std::optional<Step> resumed;
-  if (!start_.resumed.empty()) resumed = start_.position.step;
+SavedFiles::SavedFiles(const RunOptions& options, DType dtype, const Setup& setup) {
   if (setup.placement.rank != 0) return;
-  if (!options.save_weights.empty()) {
-    weights_.emplace(options.save_weights, saved, options.shard_bytes);
+  const Start& start = setup.start;
+  if (!start.weights.empty()) {
+    const SafetensorsFile file(start.weights, start.read);
+    further = further_state(file);
+    kept = read_weights(file, [&](const std::string& name) {
+      const auto found = further.find(name);
+      return found != further.end() && found->second == "kept";
+    });
+    for (auto& [name, tensor] : kept) tensor = tensor.clone();
   }
+  const std::vector<ModelTensor> saved = saved_tensors(model_tensors(setup.model, dtype), further, kept);
+  std::optional<Step> resumed;
+  if (!start.resumed.empty()) resumed = start.position.step;
+  if (!options.save_weights.empty()) weights.emplace(options.save_weights, saved, options.shard_bytes);
   if (options.checkpoint.empty()) return;
   // A training that goes on may find the lock of the start before it.
   const Seconds lease = std::min(CheckpointFolder::kLease, 5 * options.stall_timeout);
-  folder_.emplace(
+  folder.emplace(
       options.checkpoint, options.checkpoints_kept, resumed, "--checkpoint",
       goes_on_from_own(options) ? std::max(lease, CheckpointFolder::kDying) : CheckpointFolder::kDying);
 }
 
 // A rank among others does not know whether its last part has become a checkpoint: it writes each.
-bool Saver::writes(const Job& job, Step step) const {
-  const bool alone = job.setup.placement.alone();
-  return !job.options.checkpoint.empty() && step > (alone ? saved_ : start_.position.step);
+bool Checkpointer::writes(Step step) const {
+  return !options_.checkpoint.empty() &&
+         step > (setup_.placement.alone() ? saved_ : setup_.start.position.step);
 }
 
-CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
-  begun_ = Coordinator::Clock::now();
-  CheckpointShare share{.step = snapshot.step, .last = snapshot.last, .pause = snapshot.pause};
-  if (writes(job, snapshot.step)) {
-    const bool alone = job.setup.placement.alone();
+CheckpointShare Checkpointer::write_share(Snapshot snapshot) {
+  writing_since_ = Coordinator::Clock::now();
+  const auto [step, last] = snapshot.key;
+  CheckpointShare share{.step = step, .last = last, .pause = snapshot.pause};
+  if (writes(step)) {
+    const bool alone = setup_.placement.alone();
     std::optional<int> writer;
-    if (!alone) writer = job.setup.placement.rank;
+    if (!alone) writer = setup_.placement.rank;
     const auto note = [&](const std::string& why) {
       share.failure = (alone ? "" : "rank " + std::to_string(*writer) + ": ") + why;
     };
@@ -92,33 +105,22 @@ CheckpointShare Saver::write_share(const Job& job, Snapshot snapshot) {
     try {
       attempt([&] {
         TrainingState state = merged(snapshot.layers);
-        std::ranges::copy(kept_, std::back_inserter(state.tensors));
-        share.parts = write_parts(job.options.checkpoint, snapshot.step,
-                                  {{part_file(kWeights, writer), stored(state.tensors), further_},
+        std::ranges::copy(files_->kept, std::back_inserter(state.tensors));
+        share.parts = write_parts(options_.checkpoint, share.step,
+                                  {{part_file(kWeights, writer), stored(state.tensors), files_->further},
                                    {part_file(kOptimizer, writer), stored(state.optimizer)}},
-                                  job.setup.placement.rank);
+                                  setup_.placement.rank);
       });
     } catch (const std::bad_alloc&) {
       note(kNoMemory);
     }
   }
-  if (snapshot.last && !job.options.save_weights.empty() && !job.options.keep_best)
-    share.layers = std::move(snapshot.layers);
+  if (last && !options_.save_weights.empty() && !options_.keep_best) share.layers = std::move(snapshot.layers);
   return share;
 }
 
-std::vector<std::string> Saver::failures() const {
-  const std::lock_guard held(mutex_);
-  return failures_;
-}
-
-void Saver::fail(std::string why) {
-  const std::lock_guard held(mutex_);
-  failures_.push_back(std::move(why));
-}
-
-void Saver::save(const Job& job, const Position& position, std::vector<CheckpointShare> shares) {
-  Manifest manifest = describe(job.plan, job.options, job.setup, position);
+void Checkpointer::save(const Position& position, std::vector<CheckpointShare> shares) {
+  Manifest manifest = describe(plan_, options_, setup_, position);
   std::vector<Stage::LayerState> layers;
   bool wanted = false;
   for (CheckpointShare& share : shares) {
@@ -140,11 +142,11 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   const auto no_checkpoint = [&](const std::string& why) {
     return "checkpoint of step " + std::to_string(position.step) + ": " + why + "; make room, " + last_whole();
   };
-  if (wanted) attempt([&] { commit(job, manifest, shares); }, no_checkpoint);
-  if (weights_ && shares.front().last) {
+  if (wanted) attempt([&] { commit(manifest, shares); }, no_checkpoint);
+  if (files_->weights && shares.front().last) {
     attempt(
         [&] {
-          if (job.options.keep_best) return write_best(position);
+          if (options_.keep_best) return write_best(position);
           std::ranges::sort(layers, {}, &Stage::LayerState::layer);
           write_weights(position.step, merged(layers).tensors);
         },
@@ -152,22 +154,22 @@ void Saver::save(const Job& job, const Position& position, std::vector<Checkpoin
   }
 }
 
-void Saver::write_weights(Step step, NamedTensors tensors) {
-  std::ranges::copy(kept_, std::back_inserter(tensors));
-  for (const auto& [name, what] : further_) {
+void Checkpointer::write_weights(Step step, NamedTensors tensors) {
+  std::ranges::copy(files_->kept, std::back_inserter(tensors));
+  for (const auto& [name, what] : files_->further) {
     if (what == "steps") tensors.emplace_back(name, at::scalar_tensor(step, at::kLong));
     const auto of = std::ranges::find(tensors, same_as(what), &NamedTensors::value_type::first);
     if (!same_as(what).empty()) tensors.emplace_back(name, of->second);
   }
-  weights_->write(stored(tensors), further_);
+  files_->weights->write(stored(tensors), files_->further);
 }
 
 // Before any evaluation with a loss the last one is the best.
-void Saver::write_best(const Position& position) {
+void Checkpointer::write_best(const Position& position) {
   const bool found = position.evaluated && position.evaluated->best_step > 0;
   const Step step = found ? position.evaluated->best_step : position.step;
   try {
-    const FoundCheckpoint best = find_checkpoint(place_of_checkpoint(folder_->path(), step));
+    const FoundCheckpoint best = find_checkpoint(place_of_checkpoint(files_->folder->path(), step));
     const SafetensorsFile file(files_of(best, kWeights), best.read);
     write_weights(step, read_weights(file, [](const std::string&) { return true; }));
   } catch (const Error& error) {
@@ -175,32 +177,32 @@ void Saver::write_best(const Position& position) {
   }
 }
 
-void Saver::commit(const Job& job, const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
+void Checkpointer::commit(const Manifest& manifest, const std::vector<CheckpointShare>& shares) {
   const Step step = shares.front().step;
-  if (manifest.position.step <= saved_) return folder_->discard(step);
+  if (manifest.position.step <= saved_) return files_->folder->discard(step);
   for (const CheckpointShare& share : shares) {
     if (share.failure.empty()) continue;
-    folder_->discard(step);
+    files_->folder->discard(step);
     throw Error(ErrorKind::run, share.failure);
   }
   std::optional<Step> best;
-  if (job.options.keep_best && manifest.position.evaluated) best = manifest.position.evaluated->best_step;
-  size_ = Bytes(folder_->commit(manifest, step, best));
+  if (options_.keep_best && manifest.position.evaluated) best = manifest.position.evaluated->best_step;
+  size_ = Bytes(files_->folder->commit(manifest, step, best));
   saved_ = manifest.position.step;
   pauses_.add(std::ranges::max(shares, {}, &CheckpointShare::pause).pause);
-  writes_.add(Coordinator::Clock::now() - begun_);
+  writes_.add(Coordinator::Clock::now() - writing_since_);
 }
 
-std::string Saver::last_whole() const {
-  const bool here = folder_ && saved_ > start_.position.step;
-  if (!here && start_.resumed.empty()) return "there is no checkpoint to go on from";
-  const std::string folder = here ? folder_->path().string() : start_.resumed.string();
+std::string Checkpointer::last_whole() const {
+  const bool here = files_->folder && saved_ > setup_.start.position.step;
+  if (!here && setup_.start.resumed.empty()) return "there is no checkpoint to go on from";
+  const std::string folder = here ? files_->folder->path().string() : setup_.start.resumed.string();
   return "the last whole checkpoint is of step " + std::to_string(saved_) + ": --resume " + folder +
          " goes on from it";
 }
 
-std::optional<CheckpointsReport> Saver::report() const {
-  if (!folder_) return std::nullopt;
+std::optional<CheckpointsReport> Checkpointer::report() const {
+  if (!files_->folder) return std::nullopt;
   return CheckpointsReport{writes_.count(), size_, pauses_.median(), writes_.median(), {}};
 }
 
