@@ -138,7 +138,6 @@ cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options
   command.add_option("--accumulate", run.accumulate, "mini-batches that make an update")
       .check(cli::whole_number(1, 1'000'000))
       .group("Training");
-  training("--gradient-noise", run.gradient_noise, "variance of noise on the gradient of the first step");
   training("--clip-norm", run.clip_norm, "largest norm of the gradient over all stages");
   training("--weight-decay", run.weight_decay, "added to the gradient; adamw: decoupled");
   command

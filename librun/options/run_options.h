@@ -81,8 +81,6 @@ struct RunOptions : ExecutionOptions {
   /// Largest norm of the gradient of all parameters together; a larger one is scaled down to it. Synchronous
   /// schedules only.
   std::optional<double> clip_norm;
-  /// Variance of the noise that the first step's gradient gets; nothing: none.
-  std::optional<double> gradient_noise;
   double weight_decay = 0.0;  ///< adamw: taken off the weights; the others: added to the gradient
   WeightRules rules;          ///< weights without decay, and with a learning rate of their own
   /// Settings that only some optimizers have (options/optimizer.h), and are given to no other.

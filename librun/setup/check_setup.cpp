@@ -37,8 +37,6 @@ void check_options(const RunOptions& options) {
           options.learning_rate, "0 or more");
   require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
           options.clip_norm.value_or(1), "above 0");
-  require(!options.gradient_noise || (std::isfinite(*options.gradient_noise) && *options.gradient_noise > 0),
-          "gradient_noise", options.gradient_noise.value_or(1), "above 0");
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
           options.weight_decay, "0 or more");
   require(options.accumulate >= 1, "accumulate", options.accumulate, "at least 1");

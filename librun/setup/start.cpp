@@ -218,7 +218,6 @@ Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Le
   if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
   if (length.epoch.accumulate > 1) whole("accumulate", length.epoch.accumulate);
   if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
-  if (options.gradient_noise) settings["gradient_noise"] = *options.gradient_noise;
   if (options.test_share > 0) settings["test_share"] = options.test_share;
   if (options.push_every) whole("push_every", *options.push_every);
   if (options.fetch_every) whole("fetch_every", *options.fetch_every);

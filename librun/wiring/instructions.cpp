@@ -14,10 +14,10 @@ namespace {
 using enum InstructionKind;
 using List = std::vector<Instruction>;
 
-constexpr std::array<std::string_view, 24> kNames{
-    "receive",    "feed",  "send",    "forward",  "recompute", "backward", "weight gradient", "reduce", "tie",
-    "judge",      "noise", "update",  "spread",   "fetch",     "push",     "ready",           "load",   "evict",
-    "write back", "stash", "unstash", "evaluate", "score",     "hand out"};
+constexpr std::array<std::string_view, 23> kNames{
+    "receive", "feed",       "send",   "forward", "recompute", "backward", "weight gradient", "reduce",
+    "tie",     "judge",      "update", "spread",  "fetch",     "push",     "ready",           "load",
+    "evict",   "write back", "stash",  "unstash", "evaluate",  "score",    "hand out"};
 
 List::iterator find(List& list, InstructionKind kind) {
   return std::ranges::find(list, kind, &Instruction::kind);
@@ -156,7 +156,6 @@ InstructionLists lower(const plan::Stream& stream, const LoweringInput& from) {
   for (const plan::Program* part : {&stream.prologue, &stream.body})
     for (const plan::Op& op : *part) lists.push_back(instructions_of(op, from));
   if (from.judged) add_judge(lists);
-  if (from.noisy) insert_before(lists, update, noise);
   add_shards(lists, from.plan);
   if (from.served) add_server(lists);
   if (from.swapped) add_swaps(lists);

@@ -29,7 +29,6 @@ enum class InstructionKind {
   reduce,  ///< gradients and statistics over the stage's replicas
   tie,     ///< gradients of weights that several stages have
   judge,   ///< with all workers: whether the step's updates are made, and how far its gradients are scaled
-  noise,   ///< added to gradients
   update,
   spread,  ///< each replica's part of the updated weights to the others
   // around a parameter server
@@ -74,7 +73,6 @@ struct LoweringInput {
   bool swapped = false;                        ///< weights live on the host
   bool served = false;                         ///< replicas train around a parameter server
   bool judged = false;                         ///< clipping, loss scales, --on-nan
-  bool noisy = false;                          ///< --gradient-noise
 };
 
 /// Whether the stage's replicas divide the optimizer's state.

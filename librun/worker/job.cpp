@@ -263,8 +263,7 @@ LoweringInput lowering_of(const Job& job, Direction forwards) {
           .inference = job.inference != nullptr,
           .swapped = job.swapped,
           .served = job.served(),
-          .judged = job.options.clip_norm || job.options.on_nan || job.options.scales_losses(),
-          .noisy = job.options.gradient_noise.has_value()};
+          .judged = job.options.clip_norm || job.options.on_nan || job.options.scales_losses()};
 }
 
 void Job::connect(Mailbox& mailbox) {

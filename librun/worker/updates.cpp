@@ -1,7 +1,4 @@
 // What a step's gradients become.
-#include <ATen/ops/normal.h>
-
-#include <cmath>
 #include <utility>
 
 #include "librun/worker/actions.h"
@@ -9,24 +6,6 @@
 namespace pp::run {
 
 namespace {
-
-// Of a variance that falls with the steps (Neelakantan et al., 2015); the same on all replicas.
-class Noise final : public WorkerAction {
- public:
-  using WorkerAction::WorkerAction;
-
-  void run(Turn& turn) override {
-    const at::Tensor gradient = stage_of(turn).complete_gradient();
-    if (!gradient.defined() || !shared_.verdict.refused.empty()) return;
-    turn.begin();
-    const RunOptions& options = state_.job.options;
-    const Step step = turn.operation.step;
-    const double variance = *options.gradient_noise / std::pow(1 + step, 0.55);
-    state_.generator.set_current_seed(static_cast<std::uint64_t>(options.seed) + (at(step) << 16) +
-                                      index(turn.operation.op.stage));
-    gradient.add_(at::normal(0, std::sqrt(variance), gradient.sizes(), state_.generator, gradient.options()));
-  }
-};
 
 class Update final : public WorkerAction {
  public:
@@ -84,7 +63,6 @@ class Push final : public WorkerAction {
 }  // namespace
 
 std::unique_ptr<Action> make_update(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::noise) return std::make_unique<Noise>(shared);
   if (kind == InstructionKind::update) return std::make_unique<Update>(shared);
   if (kind == InstructionKind::spread) return std::make_unique<Spread>(shared);
   if (kind == InstructionKind::fetch) return std::make_unique<Fetch>(shared);

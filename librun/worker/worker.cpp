@@ -46,7 +46,6 @@ std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shar
     case reduce:
     case tie:
     case judge: return make_reduction(instruction.kind, shared);
-    case noise:
     case update:
     case spread:
     case fetch:
