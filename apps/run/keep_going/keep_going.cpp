@@ -130,7 +130,8 @@ class Supervisor {
   std::optional<int> finished(const ChildEnd& end) {
     const int code = code_of(end);
     const bool stopped = next_ && code == kInterruptedCode;
-    if (cli::interrupted()) return code;
+    // A child that has not come to handle signals yet is killed by the one that passes an interruption on.
+    if (cli::interrupted()) return end.signal != 0 ? kInterruptedCode : code;
     if (stopped) {
       attempts_.stopped(reason_, state_.step());
       note_end();
@@ -269,7 +270,7 @@ class Supervisor {
     try {
       auto next = larger_plan(planning_, fleet_.there(), fleet_.gone());
       auto* const plan = std::get_if<PlacedPlan>(&next);
-      if (plan && plan->plan.predicted.step < kWorth * current_.plan.predicted.step) return *std::move(plan);
+      if (plan && plan->plan.predicted.step < kWorth * current_.plan.predicted.step) return std::move(*plan);
     } catch (const Error&) {  // of a request that cannot be answered: the training goes on as it is
     }
     return std::nullopt;
