@@ -287,7 +287,7 @@ Profile profile_layers_alone(const ResolvedModel& model, const ProfileOptions& o
   }
   profile.mode = ProfileMode::isolated;
   profile.whole_model.clear();
-  profile.estimated.push_back("saved_bytes");
+  profile.estimated.emplace_back("saved_bytes");
   for (const char* key : {"outliers", "reference_kernel_change"}) profile.context.erase(key);
   return profile;
 }
