@@ -58,7 +58,7 @@ void take_schedules(PlanRequest& request, DType) {
 
 constexpr TrainerRule kBlocks{"--cut-at", "block", "its stages hold whole transformer layers",
                               [](const PlanRequest& r) { return !r.cut_at || r.cut_at->depth == 0; },
-                              [](PlanRequest& r, DType) { r.cut_at.emplace(); }};
+                              [](PlanRequest& r, DType) { r.cut_at = PlanRequest::CutAt{}; }};
 constexpr TrainerRule kPacked{"--placement", "packed",
                               "its ranks go through the devices stage by stage, replicas side by side",
                               [](const PlanRequest& r) {
