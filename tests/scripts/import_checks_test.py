@@ -359,6 +359,12 @@ def frozen_norm_in_a_frozen_body():
     return made
 
 
+@odd(["float32:6"])
+def norms_that_leave_rounding_alone():
+    """The gradient of a bias in front of a norm, and the mean of what a norm has centred, are 0."""
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
 @odd(["float32:2x4x6x6"], loss="cross_entropy")
 def volumes():
     return nn.Sequential(nn.Conv3d(2, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ReLU(), nn.MaxPool3d(2), nn.Flatten(),
