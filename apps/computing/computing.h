@@ -13,6 +13,7 @@
 #include "librun/links/sum_overlap.h"
 #include "librun/overhead.h"
 #include "librun/run.h"
+#include "librun/values.h"
 #include "librun/warm.h"
 
 namespace pp {
@@ -39,6 +40,7 @@ struct Computing {
   decltype(&run::refuse_together) refuse_together;
   decltype(&run::runs_left_behind) runs_left_behind;
   decltype(&run::infer) infer;
+  decltype(&run::open_values) open_values;
 };
 
 }  // namespace pp

@@ -131,5 +131,9 @@ InferReport infer(const plan::Plan& plan, const InferOptions& options, InferObse
   return computing().infer(plan, options, observer, interrupted);
 }
 
+Values open_values(const ModelGraph& model, const std::filesystem::path& weights, bool with_loss) {
+  return computing().open_values(model, weights, with_loss);
+}
+
 }  // namespace run
 }  // namespace pp

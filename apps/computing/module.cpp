@@ -23,6 +23,7 @@ const pp::Computing* pp_computing() {
       .refuse_together = pp::run::refuse_together,
       .runs_left_behind = pp::run::runs_left_behind,
       .infer = pp::run::infer,
+      .open_values = pp::run::open_values,
   };
   return &kModule;
 }

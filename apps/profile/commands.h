@@ -23,5 +23,6 @@ void add_diff(const cli::Command& app, cli::Shell& shell);
 void add_merge(const cli::Command& app, cli::Shell& shell);
 void add_import(const cli::Command& app, cli::Shell& shell);
 void add_schema(const cli::Command& app, cli::Shell& shell);
+void add_values(const cli::Command& app, cli::Shell& shell);
 
 }  // namespace pp::profile_tool

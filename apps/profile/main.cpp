@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
                              pp::profile_tool::add_merge(app, shell);
                              pp::profile_tool::add_import(app, shell);
                              pp::profile_tool::add_schema(app, shell);
+                             pp::profile_tool::add_values(app, shell);
                            }};
   return pp::cli::run_tool(tool, argc, argv);
 }

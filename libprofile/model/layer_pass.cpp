@@ -144,7 +144,7 @@ Tensors LayerForward::run(std::size_t u, Tensors inputs, LayerGraph* graph) cons
 }
 
 bool LayerForward::writes_backward(const BoundLayer& layer, TensorSpan inputs) const {
-  if (!layer.backward || context.autocast) return false;
+  if (!layer.backward || context.autocast || context.mode == Mode::evaluation) return false;
   return !layer.backward->applies || layer.backward->applies(inputs);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "libprofile/model/comparison.h"
 #include "libprofile/model/errors.h"
 #include "libprofile/model/layer_pass.h"
 #include "libprofile/model/segment.h"
@@ -128,7 +129,8 @@ Pass Segment::forward(std::shared_ptr<const Weights> weights, Tensors&& inputs, 
   Pass pass;
   std::unique_ptr<detail::PassState> state = states_->take();
   pass.statistics = std::exchange(state->statistics, {});
-  const bool record = context.mode == Mode::training && context.record == Record::graph;
+  const bool may_record = context.mode == Mode::training || Comparison::here() != nullptr;
+  const bool record = may_record && context.record == Record::graph;
   {
     const detail::LayerForward layer_forward{*bound_, *weights, context, pass.statistics};
     Forwarding forwarding(layer_forward, record, state->tensors);

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         raise Refused("--plan-only with --weights: without weights nothing is there to write; leave one of the two out")
     if options.file is None:
         raise Refused("-o FILE is missing: where to write the model")
-    tool = operations.find_tool()
+    operations.find_tool()
     if options.weights is None and not options.plan_only:
         options.weights = os.path.splitext(options.file)[0] + ".safetensors"
     for place, flag in ((options.file, "-o"), (options.weights, "--weights")):
@@ -94,7 +94,8 @@ def run(options: argparse.Namespace) -> None:
     progress("tracing it" + ("" if options.plan_only else ", and checking what was traced against it"))
     imported = importer.import_module(module, examples, name, options.loss, options.group, options.output,
                                       options.plan_only)
-    check_with_tool(imported.document, tool)
+    if options.plan_only:
+        check_with_tool(imported.document)
     print(summary(imported), file=sys.stderr)
     if options.weights is not None:
         write_whole(options.weights, encode(imported.weights | imported.kept, imported.further))
@@ -102,12 +103,13 @@ def run(options: argparse.Namespace) -> None:
     write_whole(options.file, (indented(imported.document) + "\n").encode())
 
 
-def check_with_tool(document: dict[str, Any], tool: str) -> None:
-    """What pp-profile, and pp-run with the same words, would refuse later."""
+def check_with_tool(document: dict[str, Any]) -> None:
+    """What pp-profile, and pp-run with the same words, would refuse later, of a model that has not run."""
     from .document import line
+    from .operations import find_tool
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "model.json").write_text(line(document))
-        done = subprocess.run([tool, "models", "model.json", "-o", os.devnull], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run([find_tool(), "models", "model.json", "-o", os.devnull], cwd=folder, capture_output=True, text=True)
     if done.returncode == 2:
         raise Refused(f"the tools cannot run the model: {done.stderr.strip()}")
 

@@ -127,6 +127,10 @@ class Step:
         return at_node(self.name, self.path, target_name(self.target) if self.op == "aten" else self.op)
 
 
+def join(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
 def number_of(value: Any) -> float | None:
     """Also of a constant of one number."""
     if isinstance(value, Constant) and value.tensor.numel() == 1 and not value.tensor.dim():

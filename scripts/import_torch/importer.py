@@ -10,12 +10,12 @@ from . import document as documents
 from . import rehearsal
 from .export import PREFIX, Choice, export, wrap
 from .factory import SAMPLES, Example
-from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, replaced, target_name
+from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, join, replaced, target_name
 from .grouping import Grouping, key_of, without_data
-from .interpreter import Tensors, join, local_weights
-from .layers import ModelWriter, buffers_of
+from .layers import ModelWriter
 from .precision import precise_steps
 from .refused import Refused
+from .runtime import Tensors
 from .simplify import Simplified, all_tensors
 from .trace import Trace, statistics
 from .verify import Verification
@@ -56,7 +56,10 @@ def import_module(module: torch.nn.Module, examples: list[Example], name: str, l
         rehearsal.refuse_counting(wrapper, [example.draw(SAMPLES) for example in examples])
     writing = Writing(graph, module, examples, name, loss or None, level)
     document = writing.document()
-    weights = weights_of(document, module, writing.large, not plan_only)
+    tensors = all_tensors(module)
+    weights = {name: tensors[name].detach() if values is None else values for name, values in writing.weights.items()}
+    if not plan_only:
+        weights = {name: tensor.clone() for name, tensor in weights.items()}
     if plan_only:
         document = documents.marked(document, "verified", False)
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -85,7 +88,7 @@ class Writing:
                  level: str) -> None:
         self.graph, self.module, self.examples = graph, module, examples
         self.name, self.loss, self.level = name, loss, level
-        self.large: dict[int, torch.Tensor] = {}  # as ModelWriter has it
+        self.weights: dict[str, torch.Tensor | None] = {}  # as ModelWriter has them
 
     def document(self) -> dict[str, Any]:
         graph = self.graph
@@ -95,7 +98,7 @@ class Writing:
         if not steps:
             raise Refused("the module's outputs do not depend on its inputs and parameters")
         writer = ModelWriter(self.grouping(steps), graph.types, graph.inputs, outputs, graph.tensors, graph.owners)
-        self.large = writer.large
+        self.weights = writer.weights
         references = [writer.references[value] for value in outputs]
         loss = self.loss_of(references, writer, loss_steps)
         inputs = [tensor_entry(example) for example in self.examples if not example.target]
@@ -251,21 +254,6 @@ def classes_first(value: Value, steps: list[Step]) -> bool | None:
 
 def tensor_entry(example: Example) -> dict[str, Any]:
     return {"name": example.name, "dtype": DTYPES[example.dtype], "shape": list(example.shape)}
-
-
-def weights_of(document: dict[str, Any], module: torch.nn.Module, large: dict[int, torch.Tensor], copied: bool) -> Tensors:
-    """Parameters and buffers by their names in the document, and constants that are too large for it."""
-    tensors = all_tensors(module)
-    found: Tensors = {}
-    for layer in document["layers"]:
-        if "weights_of" not in layer:
-            constants = {join(scope, entry["name"]): large[id(entry)] for scope, entry in buffers_of(layer)
-                         if id(entry) in large}
-            for local in local_weights(layer):
-                name = join(layer.get("scope", layer["name"]), local)
-                tensor = constants[local] if local in constants else tensors[name].detach()
-                found[name] = tensor.clone() if copied else tensor
-    return found
 
 
 def further_state(module: torch.nn.Module, weights: Tensors) -> tuple[dict[str, str], Tensors]:

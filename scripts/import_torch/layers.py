@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from .calls import CallWriter, within
-from .graph import Parameter, Step, TensorType, Value, aten_step, with_values
+from .graph import Parameter, Step, TensorType, Value, aten_step, join, with_values
 from .grouping import Group, Grouping
-from .interpreter import join
 from .refused import Refused
 
 aten = torch.ops.aten
@@ -122,6 +121,8 @@ class LayerWriter:
 
     def call(self, value: Value, suffix: str, target: Any, kind: TensorType, /, **arguments: Any) -> Value:
         name = f"{value.producer}_{value.output}_{suffix}" if value.output else f"{value.producer}_{suffix}"
+        while Value(name) in self.kinds:
+            name += "_"
         self.steps.append(aten_step(name, self.group.key, target, arguments, [kind]))
         made = Value(name)
         self.inside[made], self.kinds[made] = made, kind
@@ -159,13 +160,26 @@ class LayerWriter:
         if scope != self.name:
             layer = put_after(layer, "inputs", "scope", scope)
         shared = self.model.shared_with(self, names)
-        if shared and any(id(entry) in self.model.large for _, entry in buffers_of(layer)):
+        weights = [(join(scope, name), entry) for name, entry in self.weights_of(layer)]
+        if shared and any(id(entry) in self.model.large for _, entry in weights):
             raise Refused(f"layer {self.name} shares the weights of {shared} and reads a constant that is too long for a "
                           "model; register that as a buffer")
         if shared:
             layer["weights_of"] = shared
             layer.pop("scope", None)
+        else:
+            self.model.weights |= {name: self.model.large.get(id(entry)) for name, entry in weights}
         return layer
+
+    def weights_of(self, layer: dict[str, Any]) -> list[tuple[str, Any]]:
+        """Names within the layer of its parameters and buffers, each with its entry in a call."""
+        found = []
+        for step, node in zip(self.steps, layer.get("nodes", [layer])):
+            scope = "" if node is layer else node.get("scope", node["name"])
+            entries = [entry for key in ("parameters", "buffers") for entry in node.get("call", {}).get(key, [])]
+            found += [(join(scope, name), None) for name in step.weights]
+            found += [(join(scope, entry["name"]), entry) for entry in entries]
+        return found
 
     def node_names(self, scope: str) -> dict[str, str]:
         """A step with weights of its own is called after their module, others after their operation."""
@@ -210,14 +224,6 @@ def parameters_of(steps: list[Step]) -> list[str]:
     return [weight.name for step in steps for weight in step.all_weights() if isinstance(weight, Parameter)]
 
 
-def buffers_of(layer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Entries of a layer's calls, each with the scope of its name within the layer."""
-    if layer["op"] == "graph":
-        return [(join(node.get("scope", node["name"]), scope) if scope else node.get("scope", node["name"]), entry)
-                for node in layer["nodes"] for scope, entry in buffers_of(node)]
-    return [("", entry) for entry in layer.get("call", {}).get("buffers", [])]
-
-
 def put_after(members: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
     made = {}
     for k, v in members.items():
@@ -244,6 +250,7 @@ class ModelWriter:
         self.parameters_of: dict[str, list[str]] = {}  # layer -> parameters
         self.layers: list[dict[str, Any]] = []
         self.large: dict[int, torch.Tensor] = {}  # values of what the document lists as a buffer, by its entry's id
+        self.weights: dict[str, torch.Tensor | None] = {}  # all that the layers read, by name; values of such buffers
         names = layer_names(grouping.groups, set(inputs))
         for group, name in zip(grouping.groups, names):
             self.layers.append(LayerWriter(group, name, grouping, self).write())

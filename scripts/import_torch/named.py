@@ -9,7 +9,6 @@ import torch
 
 from . import operations
 from .graph import FLOATING, Constant, Step, TensorType, Value, number_of
-from .interpreter import lstm_weights
 from .refused import Refused
 
 aten = torch.ops.aten
@@ -365,6 +364,12 @@ def adaptive_avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> 
     if side is None or not context.floating(given["self"], 3):
         return None
     return ours("adaptive_avg_pool2d", given["self"], output_size=side)
+
+
+def lstm_weights(kind: dict[str, Any]) -> list[str]:
+    return [f"{part}_l{layer}{suffix}" for layer in range(kind["num_layers"])
+            for suffix in ("", "_reverse")[:2 if kind["bidirectional"] else 1]
+            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[:4 if kind["bias"] else 2]]
 
 
 def lstm(given: dict[str, Any], step: Step, context: Context) -> Named | None:

@@ -33,11 +33,13 @@ def table() -> dict[str, dict[str, Any]]:
 
 def completed(op: str, given: dict[str, Any]) -> dict[str, Any]:
     """All attributes in the table's order, with defaults but for the silent ones, which stand only where they differ."""
-    known = {attribute["name"] for attribute in table()[op]["attributes"]}
-    assert given.keys() <= known, f"{op} has no {', '.join(given.keys() - known)}"
-    found = with_defaults(op, given)
-    return {attribute["name"]: found[attribute["name"]] for attribute in table()[op]["attributes"]
-            if not (attribute.get("silent") and found[attribute["name"]] == attribute["default"])}
+    rows, found = table()[op]["attributes"], {}
+    assert given.keys() <= {row["name"] for row in rows}, f"{op} has no such attribute: {', '.join(given)}"
+    for row in rows:
+        default = found[row["default_from"]] if "default_from" in row else row.get("default")
+        found[row["name"]] = given.get(row["name"], default)
+    return {row["name"]: found[row["name"]] for row in rows
+            if not (row.get("silent") and found[row["name"]] == row["default"])}
 
 
 def in_range(op: str, attributes: dict[str, Any]) -> bool:
@@ -45,17 +47,3 @@ def in_range(op: str, attributes: dict[str, Any]) -> bool:
     rows = {attribute["name"]: attribute for attribute in table()[op]["attributes"]}
     return all(rows[name].get("least", value) <= value <= rows[name].get("most", value)
                for name, value in attributes.items() if isinstance(value, (int, float)))
-
-
-def with_defaults(op: str, given: dict[str, Any]) -> dict[str, Any]:
-    """All attributes, as whoever runs the operation reads them."""
-    found: dict[str, Any] = {}
-    for attribute in table().get(op, {"attributes": []})["attributes"]:
-        name = attribute["name"]
-        if name in given:
-            found[name] = given[name]
-        elif "default_from" in attribute:
-            found[name] = found[attribute["default_from"]]
-        elif not attribute["required"]:
-            found[name] = attribute["default"]
-    return found

@@ -11,26 +11,28 @@ import torch
 from . import rehearsal
 from .export import PREFIX, Wrapper
 from .factory import SAMPLES, Example
-from .interpreter import Interpreter, Tensors, takes_labels
 from .refused import Refused
+from .runtime import Failed, Runtime, Tensors, Values
 
 COMPARISON = re.compile(r"aten::(eq|ne|lt|le|gt|ge)\.Scalar$")
 DEFAULT = -100  # of ignore_index
-OUTPUTS, GRADIENTS, APART = 1e-5, 1e-4, 1e-4  # largest relative differences
+# Largest relative differences. In training batch norms of few values multiply what is rounded.
+LIMITS, APART = {"evaluation": 1e-5, "training": 1e-4, "gradients": 1e-3}, 1e-4
+SMALL = 0.1  # of the largest gradient: smaller ones may be rounding alone, as of a bias in front of a batch norm
 COUNTED = 0.05  # of a gradient: more than rounding, less than a sample that counts twice
-TWICE = [0, 1, 0]  # of the samples: a batch in which one is found again
+TWICE = [0, 1, 2, 0]  # of the samples: a batch in which one is found again
 LOST = ("an export keeps the operations of forward() alone: not the backward of a torch.autograd.Function, no hooks of "
         "tensors or modules, no random branches. Write these with tensor operations (a gradient times -a is that of "
         "(1 + a) * x.detach() - a * x). Without such code, please report the module")
 
 
-def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The largest one, relative to the largest value."""
+def difference(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-30) -> float:
+    """The largest one, relative to the largest value, or to `least` where that is more."""
     if found.shape != wanted.shape:
         return float("inf")
     found, wanted = without_equal_infinities(found, wanted)
     largest = wanted.abs().max().item() if wanted.numel() else 0.0
-    return ((found - wanted).abs().max() / max(largest, 1e-30)).item() if wanted.numel() else 0.0
+    return ((found - wanted).abs().max() / max(largest, least)).item() if wanted.numel() else 0.0
 
 
 def without_equal_infinities(found: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,9 +41,9 @@ def without_equal_infinities(found: torch.Tensor, wanted: torch.Tensor) -> tuple
     return found.masked_fill(same, 0), wanted.masked_fill(same, 0)
 
 
-def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+def close(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-30) -> bool:
     """Numbers nearly, all else exactly."""
-    return difference(found, wanted) <= APART if wanted.is_floating_point() else torch.equal(found, wanted)
+    return difference(found, wanted, least) <= APART if wanted.is_floating_point() else torch.equal(found, wanted)
 
 
 def suspects(loss: dict[str, Any]) -> set[int]:
@@ -57,12 +59,12 @@ def suspects(loss: dict[str, Any]) -> set[int]:
     return found
 
 
-def with_shares(samples: list[Interpreter]) -> list[Interpreter]:
-    """Every mean over labels of a sample is to count as its labels do among those of all samples, as in pp-run."""
-    sums = [None if None in column else sum(column) for column in zip(*(sample.counts for sample in samples))]
-    for sample in samples:
-        sample.shares = iter([len(samples) * own / all_ if all_ else 1.0 for own, all_ in zip(sample.counts, sums)])
-    return samples
+def takes_labels(call: dict[str, Any]) -> bool:
+    return call["target"].startswith(("aten::cross_entropy_loss", "aten::nll_loss"))
+
+
+def adds_up(whole: Values, apart: Values) -> bool:
+    return difference(apart.loss, whole.loss) <= APART
 
 
 class Verification:
@@ -71,153 +73,107 @@ class Verification:
         self.wrapper, self.examples = wrapper, examples
         self.document, self.weights = document, weights
         self.inputs = [example.draw(SAMPLES) for example in examples]
-
-    def named(self, inputs: list[torch.Tensor]) -> Tensors:
-        return {example.name: tensor for example, tensor in zip(self.examples, inputs)}
+        self.runtime = Runtime(document, weights, self.own_loss())
 
     def run(self) -> dict[str, float]:
         """Largest differences of outputs in evaluation and training and of gradients; throws where one is too large."""
-        self.samples_apart()
-        self.loss_is_mean()
-        found = {"evaluation": self.evaluation(), "training": self.training()}
-        found["gradients"] = self.gradients()
-        self.gradients_apart()
+        try:
+            return self.compared()
+        except Failed as failed:
+            raise Refused(f"the tools cannot run the model: {failed}") from failed
+
+    def compared(self) -> dict[str, float]:
+        batch = [tensor[TWICE] for tensor in self.inputs]
+        wanted = self.evaluated(batch)
+        self.shape = wanted[0].shape[1:]
+        parts = torch.ones(()) if self.own_loss() else self.parts(SAMPLES)
+        gradients = rehearsal.gradients(self.wrapper, self.inputs, parts)
+        whole, apart = (self.values(batch, gradients=True, layers=True, micro_batch_size=size) for size in (0, 1))
+        self.samples_apart(whole, apart)
+        self.loss_is_mean(whole, apart)
+        hint = "the module does something else in evaluation than in training"
+        found = {"evaluation": self.compare("evaluation", self.outputs(whole), wanted, hint)}
+        trained = self.values(self.inputs, gradients=True, training=True)
+        found |= {"training": self.training(trained), "gradients": self.gradients(trained.gradients, gradients)}
+        self.gradients_apart(whole, apart)
         return found
 
-    def samples_apart(self) -> None:
-        """In evaluation a batch gives what its samples give one by one, layer by layer."""
-        together = self.watched(self.inputs)
-        apart = [self.watched([tensor[k:k + 1] for tensor in self.inputs]) for k in range(SAMPLES)]
-        for name, outputs in together.items():
-            for k, output in enumerate(outputs):
-                alone = torch.cat([watched[name][k] for watched in apart])
-                if output.shape != alone.shape or not close(alone, output):
-                    raise Refused(f"layer {name} mixes the samples of a batch: a sample alone gives another result. "
-                                  "Micro-batches of a pipeline must not depend on each other; batch norm is the only "
-                                  "operation that may")
+    def values(self, inputs: list[torch.Tensor], **how: Any) -> Values:
+        """Gradients are those of the module's loss, or of a fixed combination of the output."""
+        data = {example.name: tensor for example, tensor in zip(self.examples, inputs)}
+        if how.get("gradients") and not self.own_loss():
+            data["output:gradient"] = self.parts(len(inputs[0]))
+        return self.runtime.run(data, **how)
 
-    def watched(self, inputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
-        seen: dict[str, list[torch.Tensor]] = {}
-        with torch.no_grad():
-            Interpreter(self.document, self.weights, False, lambda layer, made: seen.update({layer["name"]: made})).run(
-                self.named(inputs))
-        return seen
-
-    def outputs(self, weights: Tensors, inputs: list[torch.Tensor], training: bool) -> list[torch.Tensor]:
-        """In the order of the module's; a loss of its own is the first."""
-        return self.passed(Interpreter(self.document, weights, training, draw=training), inputs)
-
-    def passed(self, interpreter: Interpreter, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        made = interpreter.run(self.named(inputs))
-        return [interpreter.loss(), *made] if self.own_loss() else made
+    def parts(self, samples: int) -> torch.Tensor:
+        """Of the combination."""
+        return torch.randn((samples, *self.shape), generator=torch.Generator().manual_seed(1))
 
     def own_loss(self) -> bool:
         return self.wrapper.choice.loss
 
-    def loss_is_mean(self) -> None:
+    def outputs(self, values: Values) -> list[torch.Tensor]:
+        """In the order of the module's; a loss of its own is the first."""
+        return [values.loss, *values.outputs] if self.own_loss() else values.outputs
+
+    @staticmethod
+    def samples_apart(whole: Values, apart: Values) -> None:
+        """In evaluation a batch gives what its samples give one by one, layer by layer."""
+        for name, made in whole.layers.items():
+            if made.shape != apart.layers[name].shape or not close(apart.layers[name], made):
+                raise Refused(f"layer {name.rpartition(':')[0]} mixes the samples of a batch: a sample alone gives another "
+                              "result. Micro-batches of a pipeline must not depend on each other; batch norm is the only "
+                              "operation that may")
+
+    def loss_is_mean(self, whole: Values, apart: Values) -> None:
         """Over its samples, or over the labels that it counts, as pp-run adds up the losses of micro-batches."""
         if not self.own_loss():
             return
-        if not self.adds_up(self.inputs):
+        if not adds_up(whole, apart):
             raise Refused("--loss module: the loss of a batch is not the mean over its samples; divide by "
                           "the number of samples, and by nothing else that the batch decides")
         for value, inputs in self.planted():
-            if not self.adds_up(inputs):
+            try:
+                fits = adds_up(*(self.values(inputs, micro_batch_size=size) for size in (0, 1)))
+            except Failed:  # no such label is taken
+                continue
+            if not fits:
                 raise Refused(f"--loss module: the loss of a batch with labels {value} is no sum of means over its other "
                               f"labels; let cross_entropy(..., ignore_index={value}) take the mean")
-
-    def adds_up(self, inputs: list[torch.Tensor]) -> bool:
-        with torch.no_grad():
-            together = self.counted(inputs).loss()
-            alone = [self.counted([tensor[k:k + 1] for tensor in inputs]) for k in range(SAMPLES)]
-            mean = sum(sample.loss() for sample in with_shares(alone)) / SAMPLES
-        return difference(torch.as_tensor(mean), together) <= 1e-4
-
-    def counted(self, inputs: list[torch.Tensor], trained: Tensors | None = None) -> Interpreter:
-        """Has run, and knows how many labels the loss of its own counts."""
-        interpreter = Interpreter(self.document, self.weights | (trained or {}))
-        interpreter.run(self.named(inputs))
-        interpreter.counts = []
-        if self.own_loss():
-            interpreter.loss()
-        return interpreter
 
     def planted(self) -> Iterator[tuple[int, list[torch.Tensor]]]:
         """A label that the loss may not count, and inputs whose first sample has it in the first half of a target."""
         for value in sorted(suspects(self.document["loss"])):
             for k, example in enumerate(self.examples):
-                if not example.target or example.dtype != torch.int64:
-                    continue
-                inputs = [tensor.clone() for tensor in self.inputs]
-                inputs[k][0].view(-1)[:(inputs[k][0].numel() + 1) // 2] = value
-                try:
-                    self.counted(inputs)
-                except (IndexError, RuntimeError):  # no such label is taken
-                    continue
-                yield value, inputs
+                if example.target and example.dtype == torch.int64:
+                    inputs = [tensor.clone() for tensor in self.inputs]
+                    inputs[k][0].view(-1)[:(inputs[k][0].numel() + 1) // 2] = value
+                    yield value, inputs
 
-    def gradients_apart(self) -> None:
+    @staticmethod
+    def gradients_apart(whole: Values, apart: Values) -> None:
         """Of a batch in which a sample stands twice: the sum over its samples, weighed as pp-run does it. A backward may
         count over the batch where the forward does not."""
-        batch = [tensor[TWICE] for tensor in self.inputs]
-        trained = {name: tensor.detach().requires_grad_() for name, tensor in self.trained().items()}
-
-        def evaluated(rows: slice) -> Interpreter:
-            return self.counted([tensor[rows] for tensor in batch], trained)
-
-        every, each = slice(None), [slice(k, k + 1) for k in range(len(TWICE))]
-        whole = self.gradients_in_evaluation(trained, evaluated(every), every)
-        rest = dict(whole)
-        for rows, sample in zip(each, with_shares([evaluated(rows) for rows in each])):
-            alone = self.gradients_in_evaluation(trained, sample, rows)
-            rest = {name: grad - alone[name] for name, grad in rest.items()}
-        sizes = {name: grad.abs().max().item() for name, grad in whole.items() if grad.numel()}
+        sizes = {name: grad.abs().max().item() for name, grad in whole.gradients.items() if grad.numel()}
         largest = max(sizes.values(), default=0.0)
         for name, size in sizes.items():
-            if not rest[name].abs().max().item() <= max(COUNTED * size, 1e-3 * largest, 1e-30):
+            rest = whole.gradients[name] - apart.gradients.get(name, 0)
+            if not rest.abs().max().item() <= max(COUNTED * size, 1e-3 * largest, 1e-30):
                 raise Refused(f"the gradient of {name} mixes the samples of a batch: it is not the sum over the samples, though "
                               "each has its own output; some backward counts over the batch")
 
-    def gradients_in_evaluation(self, trained: Tensors, evaluated: Interpreter, rows: slice) -> Tensors:
-        """Of the rows' part of the module's loss, or of a combination of the output."""
-        if self.own_loss():
-            first, factor = evaluated.loss(), len(TWICE[rows]) / len(TWICE)
-        else:
-            first = evaluated.outputs[0]
-            factor = self.parts((len(TWICE), *first.shape[1:]))[rows]
-        if not first.requires_grad:
-            return {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
-        grads = torch.autograd.grad((first * factor).sum(), list(trained.values()), allow_unused=True)
-        return {name: torch.zeros_like(tensor) if grad is None else grad
-                for (name, tensor), grad in zip(trained.items(), grads)}
-
-    def trained(self) -> Tensors:
-        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
-        return {name: tensor for name, tensor in self.weights.items()
-                if name in parameters and parameters[name].requires_grad}
-
-    @staticmethod
-    def parts(shape: Any) -> torch.Tensor:
-        """Of a fixed combination of outputs."""
-        return torch.randn(shape, generator=torch.Generator().manual_seed(1))
-
-    def evaluation(self) -> float:
+    def evaluated(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         self.wrapper.eval()
         with torch.no_grad():
-            wanted = rehearsal.forward(self.wrapper, self.inputs)
-            found = self.outputs(self.weights, self.inputs, False)
+            made = rehearsal.forward(self.wrapper, inputs)
         self.wrapper.train()
-        hint = "the module does something else in evaluation than in training"
-        return self.compare("evaluation", found, wanted, hint)
+        return made
 
-    def training(self) -> float:
+    def training(self, values: Values) -> float:
         wanted = rehearsal.training_pass(self.wrapper, self.inputs)
-        interpreter = Interpreter(self.document, self.weights, training=True, draw=True)
-        with torch.no_grad(), rehearsal.AllKept() as kept:
-            found = self.passed(interpreter, self.inputs)
-        worst = self.compare("training", found, wanted.outputs, LOST)
-        self.compare_draws(kept.masks, wanted.masks)
-        self.compare_buffers(interpreter.statistics, wanted.buffers)
+        worst = self.compare("training", self.outputs(values), wanted.outputs, LOST)
+        self.compare_draws(values.masks, wanted.masks)
+        self.compare_buffers(values.buffers, wanted.buffers)
         return worst
 
     def compare_draws(self, found: list[int], wanted: list[int]) -> None:
@@ -229,45 +185,44 @@ class Verification:
                           f"the module of {sorted(own.elements())}; please report the module")
 
     def compare_buffers(self, found: Tensors, wanted: Tensors) -> None:
-        """After a step in training."""
-        for name, tensor in (self.weights | found).items():
+        """After a step in training. A running mean by the deviation beside it: where it is 0 it is rounding alone."""
+        for name, tensor in found.items():
             own = wanted.get(f"{PREFIX}.{name}")
-            if own is not None and not close(tensor.to(own.dtype), own):
+            variance = wanted.get(f"{PREFIX}.{name.removesuffix('mean')}var", torch.zeros(1))
+            if own is not None and not close(tensor.to(own.dtype), own, max(1e-30, variance.max().sqrt().item())):
                 raise Refused(f"the buffer {name} is another after a step than in the module; {LOST}")
 
     def compare(self, mode: str, found: list[torch.Tensor], wanted: list[torch.Tensor], hint: str) -> float:
         differences = [difference(f, w) for f, w in zip(found, wanted)]
         worst = max(differences)
-        if not all(each <= OUTPUTS for each in differences):
+        if not all(each <= LIMITS[mode] for each in differences):
             raise Refused(f"the imported model's outputs in {mode} differ from the module's by {worst:.1e} (at most "
-                          f"{OUTPUTS}); {hint}")
+                          f"{LIMITS[mode]}); {hint}")
         return worst
 
-    def gradients(self) -> float:
-        """Of a fixed combination of the outputs, for every parameter of the document that is trained."""
-        trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.trained().items()}
-        with rehearsal.AllKept():
-            found = self.outputs(self.weights | trained, self.inputs, True)[0]
-        parts = self.parts(found.shape)
-        wanted = {name.removeprefix(PREFIX + "."): grad
-                  for name, grad in rehearsal.gradients(self.wrapper, self.inputs, parts).items()}
+    def gradients(self, found: Tensors, wanted: Tensors) -> float:
+        """For every parameter of the document that is trained."""
+        wanted = {name.removeprefix(PREFIX + "."): grad for name, grad in wanted.items()}
         for name, grad in wanted.items():
             if not grad.isfinite().all():
                 raise Refused(f"the module's own gradient of {name} is infinite or NaN on the examples; nothing can be trained")
-        if found.requires_grad:
-            (found * parts).sum().backward()
         scale = max((grad.abs().max().item() for grad in wanted.values() if grad.numel()), default=1.0)
         worst = 0.0
-        for name, tensor in trained.items():
-            if name not in wanted and tensor.grad is not None:
+        for name, tensor in self.trained().items():
+            grad = found.get(name, torch.zeros_like(tensor))
+            if name not in wanted and grad.any():
                 raise Refused(f"the module gives {name} no gradient, the imported model does; {LOST}")
             if name not in wanted or not tensor.numel():
                 continue
-            grad = tensor.grad if tensor.grad is not None else torch.zeros_like(tensor)
             grad, good = without_equal_infinities(grad, wanted[name])
-            error = (grad - good).abs().max().item() / max(good.abs().max().item(), 1e-3 * scale, 1e-30)
-            if not error <= GRADIENTS:
+            error = (grad - good).abs().max().item() / max(good.abs().max().item(), SMALL * scale, 1e-30)
+            if not error <= LIMITS["gradients"]:
                 raise Refused(f"the gradient of {name} differs from the module's by {error:.1e} of its largest value "
-                              f"(at most {GRADIENTS}); {LOST}")
+                              f"(at most {LIMITS['gradients']}); {LOST}")
             worst = max(worst, error)
         return worst
+
+    def trained(self) -> Tensors:
+        parameters = dict(getattr(self.wrapper, PREFIX).named_parameters(remove_duplicate=False))
+        return {name: tensor for name, tensor in self.weights.items()
+                if name in parameters and parameters[name].requires_grad}

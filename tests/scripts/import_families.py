@@ -1,10 +1,9 @@
-"""python3 tests/scripts/import_families.py [FAMILY...]: imports models of torchvision and transformers, runs them here
+"""python3 tests/scripts/import_families.py [FAMILY...]: imports models of torchvision and transformers, trains them here
 and in PyTorch, and prints a table of the differences. Needs torch, torchvision and transformers, and PP_BIN, the folder
 of the tools (build/release/bin). Exit 1 when a difference is larger than its limit.
 
 columns, all with random weights, on one CPU core:
-  outputs     pp-run infer against the module in evaluation, relative to the largest output (limit 1e-5)
-  gradients   of each parameter after one step, relative to its largest (limit 1e-4)
+  evaluation, training, gradients   what the import has found and limits
   losses      of ten steps of SGD, relative (limit 1e-4)
   trained     outputs of the module with the weights that pp-run has trained, against those of the module trained in
               PyTorch (1e-3)
@@ -23,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,20 +33,30 @@ logging.getLogger("torch.utils.flop_counter").disabled = True
 import torch  # noqa: E402
 
 import import_models  # noqa: E402
-from import_torch import factory, importer, weights  # noqa: E402
+from import_torch import factory, importer, verify, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.export import Choice, wrap  # noqa: E402
-from import_torch.interpreter import Interpreter  # noqa: E402
 from import_torch.verify import difference  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin"))
 SAMPLES, BATCH, STEPS = 40, 4, 10
-LARGE_RATE, RATE = 2.0**20, 0.01  # so large that a step is the gradient and nothing else
-LIMITS = {"outputs": 1e-5, "gradients": 1e-4, "losses": 1e-4, "trained": 1e-3}
+RATE = 0.01
+LIMITS = verify.LIMITS | {"losses": 1e-4, "trained": 1e-3}
 
 
 class Failed(Exception):
     pass
+
+
+def loss_of(document: dict[str, Any]) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The loss that --loss has added."""
+    if document["loss"]["op"] == "mse":
+        return torch.nn.functional.mse_loss
+
+    def cross_entropy(made: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        maps = made.dim() == 4
+        return torch.nn.functional.cross_entropy(made if maps else made.flatten(0, -2), labels if maps else labels.flatten())
+    return cross_entropy
 
 
 def tool(name: str, *arguments: Any) -> None:
@@ -101,12 +111,6 @@ class Here:
              "--save-weights", kept, "-o", report, "--no-evaluate")
         return kept.read_bytes(), json.loads(report.read_text())["step_losses"]
 
-    def outputs(self) -> torch.Tensor:
-        made = self.folder / "outputs.safetensors"
-        tool("pp-run", "infer", self.plan(1, 4), "--data", self.folder / "train.safetensors", "--initial-weights",
-             self.folder / "weights.safetensors", "-o", made)
-        return next(iter(weights.decode(made.read_bytes()).values()))
-
 
 class There:
     """The module in PyTorch."""
@@ -114,7 +118,7 @@ class There:
     def __init__(self, module: torch.nn.Module, examples: list[factory.Example], document: dict[str, Any],
                  data: dict[str, torch.Tensor]):
         self.module, self.names, self.data = wrap(module, examples, Choice()), [example.name for example in examples], data
-        self.loss_of = Interpreter(document, {}).loss_of
+        self.loss_of = loss_of(document)
         self.target = document["targets"][0]["name"]
 
     def batch(self, step: int) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -128,21 +132,11 @@ class There:
         self.module.train()
         return made
 
-    def gradients(self) -> dict[str, torch.Tensor]:
-        inputs, target = self.batch(0)
-        self.loss_of([self.module(*inputs), target]).backward()
-        found = {name: p.grad.clone() for name, p in self.named_parameters().items() if p.grad is not None}
-        self.module.zero_grad()
-        return found
-
-    def named_parameters(self) -> dict[str, torch.nn.Parameter]:
-        return {name.partition(".")[2]: p for name, p in self.module.named_parameters(remove_duplicate=False)}
-
     def train(self) -> list[float]:
         optimizer, losses = torch.optim.SGD(self.module.parameters(), lr=RATE), []
         for step in range(STEPS):
             inputs, target = self.batch(step)
-            loss = self.loss_of([self.module(*inputs), target])
+            loss = self.loss_of(self.module(*inputs), target)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -179,26 +173,11 @@ def here(name: str, still: bool, folder: pathlib.Path) -> tuple[Here, torch.nn.M
     return made, module, examples
 
 
-def gradient_difference(made: Here, there: There) -> float:
-    after = weights.decode(made.train(made.plan(1, BATCH), 1, LARGE_RATE)[0])
-    wanted = there.gradients()
-    largest = max(grad.abs().max().item() for grad in wanted.values())
-    worst = 0.0
-    for name in made.imported.trained:
-        found = (made.imported.weights[name] - after[name]) / LARGE_RATE
-        own = max(wanted[name].abs().max().item(), 1e-3 * largest)
-        worst = max(worst, (found - wanted[name]).abs().max().item() / own)
-    return worst
-
-
 def compare(name: str, folder: pathlib.Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     made, module, examples = here(name, True, folder / "still")
     there = There(module, examples, made.imported.document, made.data)
-    row: dict[str, Any] = {"layers": len(made.imported.document["layers"])}
-    row["outputs"] = difference(made.outputs(), there.outputs())
-    row["gradients"] = gradient_difference(made, there)
-    there.module.load_state_dict({f"wrapped.{n}": t for n, t in made.imported.weights.items()}, strict=False)
+    row: dict[str, Any] = {"layers": len(made.imported.document["layers"]), **made.imported.differences}
     content, losses = made.train(made.plan(1, BATCH), STEPS, RATE)
     row["losses"] = max(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(losses, there.train(), strict=True))
     wanted = there.outputs()
@@ -240,7 +219,7 @@ def main(names: list[str]) -> int:
     if unknown or "-h" in names or "--help" in names:
         print(__doc__ + "\nfamilies: " + ", ".join(import_models.FAMILIES))
         return 0 if "--help" in names or "-h" in names else 2
-    print(f"{'family':20}  layers  outputs    gradients  losses     trained    2       3       seconds")
+    print(f"{'family':20}  layers  evaluation training   gradients  losses     trained    2       3       seconds")
     failed = False
     for name in names or import_models.FAMILIES:
         begin = time.monotonic()

@@ -18,10 +18,10 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from import_torch import command, factory, importer, weights  # noqa: E402
+from import_torch import factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
 from import_torch.export import Choice, wrap  # noqa: E402
-from import_torch.interpreter import Interpreter  # noqa: E402
+from import_families import loss_of  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("PP_BIN", ROOT / "build/release/bin")).resolve()
 SAMPLES, BATCH, STEPS, RATE = 8, 4, 2, 0.1
@@ -170,7 +170,6 @@ class Case:
         factory.name_inputs(self.module, self.examples)
         self.made = importer.import_module(self.module, self.examples, "case", self.loss, "block")
         self.document = self.made.document
-        command.check_with_tool(self.document, BIN / "pp-profile")
         torch.manual_seed(1)
         self.data = {example.name: example.draw(SAMPLES) for example in self.examples}
         for target in self.document["targets"]:
@@ -197,13 +196,13 @@ class Case:
         kind, _, output = self.loss.partition(":")
         there = wrap(self.module, self.examples, Choice(kind == "module", output or None))
         there.train()
-        loss_of, target = Interpreter(self.document, {}).loss_of, self.document["targets"][0]["name"]
+        target = self.document["targets"][0]["name"]
         optimizer, losses = torch.optim.SGD(self.module.parameters(), lr=RATE), []
         for step in range(STEPS):
             batch = {name: tensor[step * BATCH:(step + 1) * BATCH] for name, tensor in self.data.items()}
             made = there(*(batch[example.name] for example in self.examples))
             made = made[0] if isinstance(made, list) else made
-            loss = made if kind == "module" else loss_of([made, batch[target]])
+            loss = made if kind == "module" else loss_of(self.document)(made, batch[target])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

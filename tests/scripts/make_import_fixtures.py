@@ -1,15 +1,11 @@
-"""python3 tests/scripts/make_import_fixtures.py [--check]: writes tests/data/import, small imported models with what
-PyTorch computes, for the tests of the reader. With --check it writes nothing and exits 1 when the documents there
-differ.
+"""python3 tests/scripts/make_import_fixtures.py [--check]: writes tests/data/import, small imported models, each compared with
+its module as it is imported. With --check it writes nothing and exits 1 when the documents there differ.
 
 NAME.json                 the model
 NAME.weights.safetensors  its weights
-NAME.golden.safetensors   inputs and targets by name; `output` of the module in evaluation; `loss` and
-                          `gradient.PARAMETER` in training without dropout
-
-tuned-KIND.*              a module of which a part trains; golden holds inputs and targets, and in `after.PARAMETER`
-                          all parameters after ten steps of torch.optim.SGD on them (TUNING); tuned-grouped of AdamW with
-                          groups of parameters
+tuned-KIND.*              a module of which a part trains; tuned-KIND.golden.safetensors holds inputs and targets, and in
+                          `after.PARAMETER` all parameters after ten steps of torch.optim.SGD on them (TUNING);
+                          tuned-grouped of AdamW with groups of parameters
 """
 
 import json
@@ -30,10 +26,8 @@ from torch.nn import functional as F  # noqa: E402
 from decoder_modules import DECODERS  # noqa: E402
 from import_torch import factory, importer, weights  # noqa: E402
 from import_torch.document import indented  # noqa: E402
-from import_torch.interpreter import Interpreter  # noqa: E402
 
 FOLDER = ROOT / "tests" / "data" / "import"
-SAMPLES = 3
 
 
 class Attention(nn.Module):
@@ -200,25 +194,8 @@ def fixture(name: str) -> dict[str, bytes]:
     module, examples = make(), [factory.parse_example(text)]
     factory.name_inputs(module, examples)
     imported = importer.import_module(module, examples, name, "cross_entropy", level)
-    torch.manual_seed(1)
-    inputs = {examples[0].name: examples[0].draw(SAMPLES)}
-    target = imported.document["targets"][0]
-    inputs[target["name"]] = torch.randint(0, 3, (SAMPLES, *target["shape"]))
-    with torch.no_grad():
-        output = module.eval()(inputs[examples[0].name])
     return {f"{name}.json": (indented(imported.document) + "\n").encode(),
-            f"{name}.weights.safetensors": weights.encode(imported.weights),
-            f"{name}.golden.safetensors": weights.encode(inputs | {"output": output} | trained(imported, inputs))}
-
-
-def trained(imported: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    leaves = {name: t.clone().requires_grad_(name in imported.trained) for name, t in imported.weights.items()}
-    interpreter = Interpreter(imported.document, leaves, training=True)
-    interpreter.run(inputs)
-    loss = interpreter.loss()
-    loss.backward()
-    return {"loss": loss.detach()} | {f"gradient.{name}": leaves[name].grad
-                                      for name in leaves if name in imported.trained}
+            f"{name}.weights.safetensors": weights.encode(imported.weights)}
 
 
 def main() -> int:

@@ -5,6 +5,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/ops/attributes.h"
+#include "libprofile/model/comparison.h"
 #include "libprofile/model/ops/forward.h"
 
 namespace pp::model::ops {
@@ -12,12 +13,16 @@ namespace {
 
 /// A mask of these sizes, true for what stays. The layer's first draw reseeds the generator.
 at::Tensor kept(at::IntArrayRef mask, const at::Tensor& x, double probability, LayerContext& context) {
+  const at::Tensor keep = at::empty(mask, x.options().dtype(at::kBool).requires_grad(false));
+  if (Comparison* const comparison = Comparison::here()) {
+    comparison->drew(keep.numel());
+    return keep.fill_(true);
+  }
   if (context.generator == nullptr) {
     throw Error(ErrorKind::internal, "dropout: no generator; give the pass context one");
   }
   if (!context.seeded) context.generator->set_current_seed(mix(context.key, context.layer));
   context.seeded = true;
-  const at::Tensor keep = at::empty(mask, x.options().dtype(at::kBool).requires_grad(false));
   keep.bernoulli_(1.0 - probability, *context.generator);
   return keep;
 }

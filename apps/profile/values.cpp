@@ -1,0 +1,68 @@
+// pp-profile values: what a model computes with given weights, for those who compare it with something else, as
+// scripts/import-torch does with the module.
+#include "librun/values.h"
+
+#include <array>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/profile/commands.h"
+#include "apps/profile/model_argument.h"
+#include "libprofile/core/json_reader.h"
+
+namespace pp::profile_tool {
+
+namespace {
+
+struct ValuesOptions {
+  std::string model, weights;
+  bool loss = false;
+};
+
+run::ValuesRequest request_of(const std::string& line) {
+  const Json json = parse_json(line);
+  ObjectReader reader(json, "");
+  const run::ValuesRequest request{
+      .data = reader.text("data"),
+      .to = reader.text("to"),
+      .training = reader.boolean("training"),
+      .layers = reader.boolean("layers"),
+      .gradients = reader.boolean("gradients"),
+      .micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", {.min = 0, .max = 1 << 20}))};
+  reader.finish();
+  return request;
+}
+
+void values(const ValuesOptions& options) {
+  const run::Values answer = run::open_values(load_model(options.model), options.weights, options.loss);
+  for (std::string line; std::getline(std::cin, line);) {
+    Json said = Json::object();
+    try {
+      answer(request_of(line));
+    } catch (const Error& error) {
+      said["error"] = error.what();
+    }
+    std::cout << dump_json_compact(said) << std::endl;
+  }
+}
+
+}  // namespace
+
+void add_values(const cli::Command& app, cli::Shell& shell) {
+  auto options = std::make_shared<ValuesOptions>();
+  const cli::Command command =
+      app.add_subcommand("values", "what a model computes; a request a line on stdin (librun/values.h)");
+  command.add_option("model", options->model, "a model.json").type_name("MODEL").required();
+  command.add_option("--weights", options->weights, "all its parameters and buffers, as safetensors")
+      .type_name("FILE")
+      .required();
+  command.add_flag("--loss", options->loss, "with its loss, from which gradients begin");
+  static constexpr std::array<std::string_view, 1> kExamples{
+      "pp-profile values model.json --weights weights.safetensors < requests"};
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options] { values(*options); });
+}
+
+}  // namespace pp::profile_tool
