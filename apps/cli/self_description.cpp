@@ -14,6 +14,11 @@ namespace pp::cli {
 
 namespace {
 
+struct Wanted {
+  ShellKind shell = ShellKind::bash;
+};
+constexpr auto kWanted = options(option<&Wanted::shell>("shell", "which shell", {.required = true}));
+
 template <std::size_t N>
 void add_examples(const Command& command, Shell& shell, const std::array<std::string, N>& examples) {
   std::array<std::string_view, N> views;
@@ -22,16 +27,17 @@ void add_examples(const Command& command, Shell& shell, const std::array<std::st
 }
 
 void add_completion(const Command& app, const Tool& tool, Shell& shell) {
-  const auto kind = std::make_shared<ShellKind>(ShellKind::bash);
+  const auto wanted = std::make_shared<Wanted>();
   const Command command = app.add_subcommand("completion", "print the script that completes this tool's words");
-  add_enum(command, "shell", *kind, "which shell").required();
+  add_options(command, kWanted, *wanted);
   add_examples(
       command, shell,
       std::array{tool.name + " completion bash > ~/.local/share/bash-completion/completions/" + tool.name,
                  tool.name + " completion zsh > ~/.zfunc/_" + tool.name,
                  tool.name + " completion fish > ~/.config/fish/completions/" + tool.name + ".fish"});
-  command.final_callback(
-      [kind, app, &tool] { std::cout << completion_script(words_of(app.app(), tool.default_command), *kind); });
+  command.final_callback([wanted, app, &tool] {
+    std::cout << completion_script(words_of(app.app(), tool.default_command), wanted->shell);
+  });
 }
 
 void add_manual(const Command& app, const Tool& tool, Shell& shell) {

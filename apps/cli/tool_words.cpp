@@ -39,13 +39,6 @@ std::string range_of(const std::string& type) {
   return range;
 }
 
-/// CLI11 captures the value of the variable behind an option: an empty list, or a number that the option would
-/// not take, says that there is none.
-std::string standard_of(const std::string& text, const std::string& range) {
-  const bool unset = text == "[]" || text == "{}" || text == "\"\"" || (text == "0" && range == "from 1");
-  return unset ? "" : text;
-}
-
 }  // namespace
 
 std::string OptionWords::conditions() const {
@@ -75,7 +68,7 @@ OptionWords words_of(const CLI::Option& option) {
     const std::string type = option.get_type_name();
     words.value = type.substr(0, type.find(':'));
     words.range = range_of(type);
-    words.standard = standard_of(option.get_default_str(), words.range);
+    words.standard = option.get_default_str();
   }
   words.summary = option.get_description();
   words.choices = choices_of(option);

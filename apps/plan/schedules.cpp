@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "apps/cli/options.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "libplan/report/schedule_study.h"
@@ -20,14 +20,20 @@ namespace pp::plan_tool {
 
 namespace {
 
+struct SchedulesOptions {
+  bool markdown = false;
+};
+constexpr auto kSchedules = options(option<&SchedulesOptions::markdown>(
+    "--markdown", "the reference: what each schedule holds and how long it waits"));
+
 Json policies_json(const plan::ScheduleRow& row) {
   Json policies = Json::array();
   for (const plan::WeightPolicy policy : row.policies) policies.push_back(name_of(policy));
   return policies;
 }
 
-void schedules(const cli::Shell& shell, bool markdown) {
-  if (markdown) {
+void schedules(const SchedulesOptions& options, const cli::Shell& shell) {
+  if (options.markdown) {
     std::cout << schedule_reference();
     return;
   }
@@ -148,14 +154,9 @@ std::array<std::string, 3> figures_of(const ScheduleRow& row) {
 }  // namespace
 
 void add_schedules(const cli::Command& app, cli::Shell& shell) {
-  const cli::Command command = app.add_subcommand("schedules", "list the schedules");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan schedules", "pp-plan schedules --markdown",
-      "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"};
-  cli::add_common_options(command, shell, kExamples);
-  const auto markdown = std::make_shared<bool>(false);
-  command.add_flag("--markdown", *markdown, "the reference: what each schedule holds and how long it waits");
-  command.final_callback([&shell, markdown] { schedules(shell, *markdown); });
+  cli::add_command(app, shell, "schedules", "list the schedules", kSchedules, schedules,
+                   {"pp-plan schedules", "pp-plan schedules --markdown",
+                    "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"});
 }
 
 std::string schedule_reference() {

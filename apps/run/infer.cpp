@@ -31,9 +31,11 @@ struct InferOptions {
   PlanFiles files;
   std::string report;
   run::InferOptions infer;
-  std::optional<int> new_tokens;
   run::GenerationOptions generation;
 };
+
+constexpr auto kInferReport = options(option<&InferOptions::report>(
+    "--report", "write what it took as JSON; - for stdout", {.group = "Results", .value = "FILE"}));
 
 class Observer final : public run::InferObserver {
  public:
@@ -72,44 +74,10 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
 
 /// Options of a generation without one are mistakes.
 void set_generation(run::InferOptions& settings, const InferOptions& options) {
-  const run::GenerationOptions& wanted = options.generation;
-  if (options.new_tokens) {
-    settings.generation = wanted;
-    settings.generation->new_tokens = *options.new_tokens;
-  } else if (wanted.prompt_length > 0 || wanted.start_token || wanted.end_token || wanted.pad_token ||
-             !wanted.sequence_input.empty() || wanted.temperature > 0 || wanted.top_k > 0 || !wanted.cache ||
-             wanted.text) {
+  if (options.generation.new_tokens > 0)
+    settings.generation = options.generation;
+  else if (first_given(run::generation_options(), options.generation))
     throw Error(ErrorKind::usage, "how tokens are made is said without how many: give --max-new-tokens");
-  }
-}
-
-void add_generation_options(const cli::Command& command, InferOptions& options) {
-  run::GenerationOptions& generation = options.generation;
-  const auto add = [&](const char* name, auto& value, const char* summary) {
-    return command.add_option(name, value, summary).group("Generation");
-  };
-  constexpr std::int64_t kMost = 1'000'000'000;
-  add("--max-new-tokens", options.new_tokens, "make tokens one after the other, up to this many a sequence")
-      .check(cli::whole_number(1, kMost));
-  add("--prompt-length", generation.prompt_length,
-      "tokens of each sample in the data, which sequences begin with")
-      .check(cli::whole_number(1, kMost))
-      .default_str("");
-  add("--start-token", generation.start_token, "sequences begin with this one; the data have no such input");
-  add("--end-token", generation.end_token, "a sequence ends behind it");
-  add("--pad-token", generation.pad_token, "a prompt ends where only this one follows");
-  add("--sequence-input", generation.sequence_input, "the input that grows; default: the one that can")
-      .type_name("NAME");
-  add("--temperature", generation.temperature, "0: the likeliest token; above: drawn, the flatter the higher")
-      .check(cli::number_from(0));
-  command
-      .add_flag("!--no-cache", generation.cache,
-                "compute all positions again for each token, also where keys and values could be kept")
-      .group("Generation");
-  command.add_flag("--text", generation.text, "print the sequences, whose tokens are bytes, as text")
-      .group("Generation");
-  add("--top-k", generation.top_k, "draw from this many likeliest tokens; 0: from all")
-      .check(cli::whole_number(0, kMost));
 }
 
 void infer(const InferOptions& options, cli::Shell& shell) {
@@ -162,33 +130,12 @@ std::string text_lines(const run::InferReport& report) {
 
 void add_infer(const cli::Command& app, cli::Shell& shell) {
   auto options = std::make_shared<InferOptions>();
-  run::InferOptions& infer_options = options->infer;
   const cli::Command command = app.add_subcommand("infer", "compute the model's outputs, forwards alone");
-  add_execution_options(command, options->files, infer_options, "Inference");
-  command
-      .add_option("--subset", infer_options.subset,
-                  "of a folder: training or test; default: test where there is one")
-      .type_name("NAME")
-      .group("Data");
-  command
-      .add_option("--micro-batch-size", infer_options.micro_batch,
-                  "samples that go through the stages together; default: the plan's micro-batch")
-      .check(cli::whole_number(1, 1'000'000'000))
-      .default_str("")
-      .group("Inference");
-  command.add_option("--seed", infer_options.seed, "of synthetic data, drawn weights and drawn tokens")
-      .check(cli::whole_number(0))
-      .group("Inference");
-  command
-      .add_option("-o,--output", infer_options.outputs,
-                  "write the outputs (or sequences) as safetensors by name, a row for each sample")
-      .required()
-      .type_name("FILE")
-      .group("Results");
-  add_generation_options(command, *options);
-  command.add_option("--report", options->report, "write what it took as JSON; - for stdout")
-      .type_name("FILE")
-      .group("Results");
+  add_plan_options(command, options->files);
+  cli::add_options(command, run::execution_options(), options->infer);
+  cli::add_options(command, run::infer_options(), options->infer);
+  cli::add_options(command, run::generation_options(), options->generation);
+  cli::add_options(command, kInferReport, *options);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run infer plan.json --data inputs.safetensors --initial-weights weights.safetensors -o "
       "outputs.safetensors",
