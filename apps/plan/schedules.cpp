@@ -1,6 +1,4 @@
 // pp-plan schedules: the registry of schedules, and its table in Markdown.
-#include "apps/plan/schedules.h"
-
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -30,35 +28,6 @@ Json policies_json(const plan::ScheduleRow& row) {
   Json policies = Json::array();
   for (const plan::WeightPolicy policy : row.policies) policies.push_back(name_of(policy));
   return policies;
-}
-
-void schedules(const SchedulesOptions& options, const cli::Shell& shell) {
-  if (options.markdown) {
-    std::cout << schedule_reference();
-    return;
-  }
-  cli::Table table({{"schedule", cli::Align::left},
-                    {"kind", cli::Align::left},
-                    {"weights", cli::Align::left},
-                    {"summary", cli::Align::left},
-                    {"needs", cli::Align::left}});
-  Json json = Json::array();
-  for (const plan::ScheduleRow& row : plan::schedule_table()) {
-    table.add({std::string(row.name), row.synchronous ? "sync" : "async",
-               std::string(name_of(row.default_policy())), std::string(row.summary),
-               row.needs.empty() ? "-" : std::string(row.needs)});
-    json.push_back({{"name", row.name},
-                    {"synchronous", row.synchronous},
-                    {"rules", name_of(row.rules)},
-                    {"weight_policies", policies_json(row)},
-                    {"summary", row.summary},
-                    {"needs", row.needs}});
-  }
-  if (shell.json) {
-    std::cout << dump_json(json);
-    return;
-  }
-  std::cout << table.text() << "\nK workers, M micro-batches per update, v stages per worker\n";
 }
 
 using plan::ScheduleRow;
@@ -151,14 +120,9 @@ std::array<std::string, 3> figures_of(const ScheduleRow& row) {
   return {cli::percent(figures.result.bubble_fraction), steady, first == last ? first : first + " .. " + last};
 }
 
-}  // namespace
-
-void add_schedules(const cli::Command& app, cli::Shell& shell) {
-  cli::add_command(app, shell, "schedules", "list the schedules", kSchedules, schedules,
-                   {"pp-plan schedules", "pp-plan schedules --markdown",
-                    "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"});
-}
-
+/// A line per schedule, as libplan/schedule/README.md has it. Its figures are of four workers and eight
+/// micro-batches whose F, I and W take the same, simulated without messages; `-`: the schedule has no programs
+/// without costs or a file.
 std::string schedule_reference() {
   std::string text =
       "| schedule | what | weights | stages of a worker | replicas | needs | bubble | in a row | holds | "
@@ -174,6 +138,43 @@ std::string schedule_reference() {
     text += " |\n";
   }
   return text;
+}
+
+void schedules(const SchedulesOptions& options, const cli::Shell& shell) {
+  if (options.markdown) {
+    std::cout << schedule_reference();
+    return;
+  }
+  cli::Table table({{"schedule", cli::Align::left},
+                    {"kind", cli::Align::left},
+                    {"weights", cli::Align::left},
+                    {"summary", cli::Align::left},
+                    {"needs", cli::Align::left}});
+  Json json = Json::array();
+  for (const plan::ScheduleRow& row : plan::schedule_table()) {
+    table.add({std::string(row.name), row.synchronous ? "sync" : "async",
+               std::string(name_of(row.default_policy())), std::string(row.summary),
+               row.needs.empty() ? "-" : std::string(row.needs)});
+    json.push_back({{"name", row.name},
+                    {"synchronous", row.synchronous},
+                    {"rules", name_of(row.rules)},
+                    {"weight_policies", policies_json(row)},
+                    {"summary", row.summary},
+                    {"needs", row.needs}});
+  }
+  if (shell.json) {
+    std::cout << dump_json(json);
+    return;
+  }
+  std::cout << table.text() << "\nK workers, M micro-batches per update, v stages per worker\n";
+}
+
+}  // namespace
+
+void add_schedules(const cli::Command& app, cli::Shell& shell) {
+  cli::add_command(app, shell, "schedules", "list the schedules", kSchedules, schedules,
+                   {"pp-plan schedules", "pp-plan schedules --markdown",
+                    "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"});
 }
 
 }  // namespace pp::plan_tool

@@ -1,7 +1,5 @@
 // pp-run infer: the model's outputs for given inputs, by the plan's stages as a pipeline, and the report of
 // it as text.
-#include "apps/run/infer.h"
-
 #include <array>
 #include <iostream>
 #include <memory>
@@ -80,28 +78,6 @@ void set_generation(run::InferOptions& settings, const InferOptions& options) {
     throw Error(ErrorKind::usage, "how tokens are made is said without how many: give --max-new-tokens");
 }
 
-void infer(const InferOptions& options, cli::Shell& shell) {
-  if (cli::launched_with_ranks())
-    throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
-  cli::catch_interrupts();
-  const plan::Plan plan = load(options.files);
-  claim_data(options.infer);
-  const std::string outputs = options.infer.outputs.string();
-  cli::claim_output(outputs);
-  cli::Output output(options.report);
-
-  run::InferOptions settings = options.infer;
-  set_generation(settings, options);
-  run::InferReport report = run_inference(plan, settings, shell);
-  report.context["command"] = shell.command_line;
-  const Json document = run::to_json(report);
-  output.write(dump_json(document));
-  if (!output.is_stdout()) std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
-  if (report.exit_reason != "interrupted") return;
-  cli::warn("interrupted: " + outputs + " is not written");
-  shell.exit_code = cli::ExitCode::interrupted;
-}
-
 std::string amount(const run::InferReport& report) {
   if (!report.tokens) return counted(report.samples, "sample");
   return counted(*report.tokens, "token") + " for " + counted(report.samples, "sequence");
@@ -126,6 +102,39 @@ std::string text_lines(const run::InferReport& report) {
   return lines;
 }
 
+std::string summary(const run::InferReport& report) {
+  const run::Latency& latency = report.latency;
+  return cli::shown(report.plan.model.name) + ", stages " + plan::stages_text(report.plan) + ", replicas " +
+         plan::replicas_text(report.plan) + ": " + amount(report) + " in " + counted(report.passes, "pass") +
+         " of up to " + std::to_string(report.micro_batch) + ", " + report.exit_reason + "\n" +
+         cli::cell(report.per_s, 4) + (report.tokens ? " tokens/s, " : " samples/s, ") +
+         pp::to_text(report.elapsed) + " in all; latency of a pass: median " + pp::to_text(latency.median) +
+         ", 95 % within " + pp::to_text(latency.p95) + ", largest " + pp::to_text(latency.largest) + "\n\n" +
+         worker_table(report) + '\n' + operation_table(report.op_times) + text_lines(report);
+}
+
+void infer(const InferOptions& options, cli::Shell& shell) {
+  if (cli::launched_with_ranks())
+    throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
+  cli::catch_interrupts();
+  const plan::Plan plan = load(options.files);
+  claim_data(options.infer);
+  const std::string outputs = options.infer.outputs.string();
+  cli::claim_output(outputs);
+  cli::Output output(options.report);
+
+  run::InferOptions settings = options.infer;
+  set_generation(settings, options);
+  run::InferReport report = run_inference(plan, settings, shell);
+  report.context["command"] = shell.command_line;
+  const Json document = run::to_json(report);
+  output.write(dump_json(document));
+  if (!output.is_stdout()) std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
+  if (report.exit_reason != "interrupted") return;
+  cli::warn("interrupted: " + outputs + " is not written");
+  shell.exit_code = cli::ExitCode::interrupted;
+}
+
 }  // namespace
 
 void add_infer(const cli::Command& app, cli::Shell& shell) {
@@ -144,17 +153,6 @@ void add_infer(const cli::Command& app, cli::Shell& shell) {
       "--initial-weights weights.safetensors -o text.safetensors"};
   cli::add_common_options(command, shell, kExamples);
   command.final_callback([options, &shell] { infer(*options, shell); });
-}
-
-std::string summary(const run::InferReport& report) {
-  const run::Latency& latency = report.latency;
-  return cli::shown(report.plan.model.name) + ", stages " + plan::stages_text(report.plan) + ", replicas " +
-         plan::replicas_text(report.plan) + ": " + amount(report) + " in " + counted(report.passes, "pass") +
-         " of up to " + std::to_string(report.micro_batch) + ", " + report.exit_reason + "\n" +
-         cli::cell(report.per_s, 4) + (report.tokens ? " tokens/s, " : " samples/s, ") +
-         pp::to_text(report.elapsed) + " in all; latency of a pass: median " + pp::to_text(latency.median) +
-         ", 95 % within " + pp::to_text(latency.p95) + ", largest " + pp::to_text(latency.largest) + "\n\n" +
-         worker_table(report) + '\n' + operation_table(report.op_times) + text_lines(report);
 }
 
 }  // namespace pp::run_tool
