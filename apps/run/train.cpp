@@ -1,7 +1,6 @@
 // pp-run [train] PLAN: the training run.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -34,7 +33,6 @@ struct TrainOptions : PlanAndOptions {
   std::string metrics;
   RestartOptions restart;
   std::string launch_state;  ///< folder; empty: nobody keeps it going
-  std::optional<Seconds> time_limit;
 };
 
 constexpr auto kTrain =
@@ -45,9 +43,7 @@ constexpr auto kTrain =
             option<&TrainOptions::metrics>(
                 "--metrics", "a line of JSON for each step, as it is done; - for stdout", {.value = "FILE"}),
             option<&TrainOptions::launch_state>(
-                "--launch-state", "of --keep-going, which gives it to what it starts", {.group = kNotInHelp}),
-            option<&TrainOptions::time_limit>(
-                "--time-limit", "end with the step in which so much time is over: 30min", {.group = "Length"}));
+                "--launch-state", "of --keep-going, which gives it to what it starts", {.group = kNotInHelp}));
 
 /// Weights are written by the run, data are read by it.
 void claim_other_files(const run::RunOptions& options) {
@@ -123,12 +119,7 @@ run::RunReport run_plan(const TrainOptions& options, Files& files, Ranks& ranks)
   run::RunOptions settings = options.run;
   settings.trace = !options.trace.empty();
   try {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto ends = [&] {
-      return cli::interrupted() ||
-             (options.time_limit && std::chrono::steady_clock::now() - begin > *options.time_limit);
-    };
-    run::RunReport report = ranks.train(files.plan, settings, *files.observer, ends);
+    run::RunReport report = ranks.train(files.plan, settings, *files.observer, cli::interrupted);
     files.observer.reset();
     return report;
   } catch (...) {
