@@ -302,10 +302,6 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   print_plan(plan, options.budget, why, shell);
 }
 
-}  // namespace
-
-namespace {
-
 /// What a file says, or the arguments.txt and model.txt of an exported folder.
 plan::MegatronArguments load_arguments(const std::string& path) {
   if (!std::filesystem::is_directory(path)) return cli::load(path, plan::parse_megatron_arguments);

@@ -65,10 +65,6 @@ void refuse_foreign(const PeerArguments& arguments, const ClusterOptions& cluste
   belongs(arguments.micro_batches_in_batch != 1, "--micro-batches-in-batch", model == "piper", "piper");
 }
 
-}  // namespace
-
-namespace {
-
 constexpr auto kPeer =
     options(option<&PeerArguments::cost_model>(
                 "--cost-model", "pp (ours), or a peer's for comparison",

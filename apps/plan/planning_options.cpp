@@ -121,8 +121,6 @@ void say_of_cards(const ClusterOptions& options) {
               std::to_string(levels[1].count) + "@" + count + "x" + rate.substr(0, rate.find(',')));
 }
 
-bool has_cluster(const ClusterOptions& options) { return !(options == ClusterOptions{}); }
-
 namespace {
 
 /// The machine as it is given.
@@ -169,13 +167,6 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 }
 
 }  // namespace
-
-Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  if (!options.profile_of.empty())
-    throw Error(ErrorKind::usage, "--profile-of: stage times are of one profile; leave it out");
-  const Cluster machine = with_groups(load_machine(options, profile), group_size(profile));
-  return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
-}
 
 void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster) {
   for (const Device& device : cluster.devices) {

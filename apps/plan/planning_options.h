@@ -29,8 +29,6 @@ struct ClusterOptions {
 void add_cluster_options(const cli::Command& command, ClusterOptions& options);
 /// The same for a command with its own `--devices` and `--nodes`.
 void add_machine_options(const cli::Command& command, ClusterOptions& options);
-/// Whether any of them is given.
-bool has_cluster(const ClusterOptions& options);
 /// `8@300GB/s,2@4x25GB/s`: two nodes of eight devices, innermost first, each with four network cards of 25
 /// GB/s. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
@@ -39,8 +37,6 @@ void say_of_cards(const ClusterOptions& options);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind, with as many nodes
 /// as asked for. Throws pp::Error (usage) when none or several are given. As with_devices_of() the profile.
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);
-/// The same in the profile's tensor groups (with_groups()).
-Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 
 /// Throws pp::Error (usage) for a limit above what a device has, which no plan could fill.
 void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster);

@@ -61,10 +61,6 @@ void set_length(const ScheduleOptions& options, plan::ScheduleStudy& study) {
     plan::check_stream_length(study.request.replicas, study.stream_length);
 }
 
-}  // namespace
-
-namespace {
-
 using plan::ScheduleRequest;
 using plan::ScheduleStudy;
 constexpr auto kSchedule = options(
