@@ -19,30 +19,6 @@ namespace pp::run {
 
 namespace {
 
-void add(Settings& settings, const GenerationOptions& options) {
-  const auto whole = [&](const char* name, std::optional<std::int64_t> value) {
-    if (value) settings[name] = *value;
-  };
-  whole("max_new_tokens", options.new_tokens);
-  if (options.prompt_length > 0) whole("prompt_length", options.prompt_length);
-  whole("start_token", options.start_token);
-  whole("end_token", options.end_token);
-  whole("pad_token", options.pad_token);
-  if (!options.sequence_input.empty()) settings["sequence_input"] = options.sequence_input;
-  settings["temperature"] = options.temperature;
-  if (!options.cache) settings["cache"] = false;
-  if (options.top_k > 0) whole("top_k", options.top_k);
-}
-
-Settings all_settings(const InferOptions& options) {
-  Settings settings = settings_of(options);
-  if (!options.subset.empty()) settings["subset"] = options.subset;
-  if (!options.initial_weights.empty()) settings["initial_weights"] = options.initial_weights.string();
-  if (options.random_weights) settings["random_weights"] = true;
-  if (options.generation) add(settings, *options.generation);
-  return settings;
-}
-
 void add_workers(InferReport& report, const Crew& crew) {
   std::vector<const WorkerRecord*> records;
   for (const auto& worker : crew.workers()) {
@@ -82,7 +58,7 @@ InferReport make_report(const Job& job, const Crew& crew, const InferOptions& op
   report.context["pp"] = PP_VERSION;
   report.plan = job.plan;
   report.plan_hash = plan::plan_hash(job.plan);
-  report.settings = all_settings(options);
+  report.settings = settings_of(options);
   report.seed = options.seed;
   (options.generation ? report.tokens.emplace() : report.samples) = job.inference->done();
   if (options.generation) report.samples = job.test->samples();

@@ -1,13 +1,11 @@
 #include "apps/cli/command.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/cli/tool_words.h"
+#include "apps/cli/self_description.h"
 
 namespace pp::cli {
 
@@ -23,7 +21,6 @@ Option Option::excludes(Option other) const { return Option(option_->excludes(ot
 Option Option::group(const std::string& title) const { return Option(option_->group(title)); }
 Option Option::type_name(const std::string& name) const { return Option(option_->type_name(name)); }
 Option Option::default_str(const std::string& text) const { return Option(option_->default_str(text)); }
-Option Option::capture_default_str() const { return Option(option_->capture_default_str()); }
 Option Option::delimiter(char separator) const { return Option(option_->delimiter(separator)); }
 Option Option::allow_extra_args(bool allow) const { return Option(option_->allow_extra_args(allow)); }
 std::size_t Option::count() const { return option_->count(); }
@@ -36,16 +33,6 @@ template <class Value>
 Option Command::add_option(const std::string& name, Value& value, const std::string& summary) const {
   return Option(app_->add_option(name, value, summary));
 }
-template Option Command::add_option(const std::string&, int&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::int64_t&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&) const;
-template Option Command::add_option(const std::string&, double&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::filesystem::path&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::optional<int>&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::optional<std::int64_t>&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&,
-                                    const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<double>&, const std::string&) const;
 template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
 
@@ -63,6 +50,8 @@ template Option Command::add_flag(const std::string&, bool&, const std::string&)
 template Option Command::add_flag(const std::string&, std::string&, const std::string&) const;
 template Option Command::add_flag(const std::string&, int&, const std::string&) const;
 template Option Command::add_flag(const std::string&, std::optional<double>&, const std::string&) const;
+
+Option Command::option(const std::string& name) const { return Option(app_->get_option(name)); }
 
 void Command::final_callback(std::function<void()> work) const { app_->final_callback(std::move(work)); }
 

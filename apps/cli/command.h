@@ -32,7 +32,6 @@ class Option {
   /// All that its value may be, for completion; what reads it refuses the rest.
   Option choices(const std::vector<std::string>& names) const;
   Option default_str(const std::string& text) const;
-  Option capture_default_str() const;
   /// Several values in one argument, `a,b`.
   Option delimiter(char separator) const;
   Option allow_extra_args(bool allow) const;
@@ -59,6 +58,8 @@ class Command {
   /// `!--name` sets false; an int counts.
   template <class Value>
   Option add_flag(const std::string& name, Value& value, const std::string& summary) const;
+  /// One that it has, by any of its names.
+  Option option(const std::string& name) const;
   /// What the command does, once its options are read.
   void final_callback(std::function<void()> work) const;
 

@@ -1,104 +1,63 @@
+// Options by their rows, and lists of counts.
 #include "apps/cli/options.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string_view>
-#include <utility>
+#include <sstream>
+#include <system_error>
 
 namespace pp::cli {
 
 namespace {
 
-/// `0.05`, as people write it.
-std::string short_number(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+/// Flags and lists, whose fields CLI11 sets by itself.
+Option add_native(const Command& command, const OptionRow& row, const std::string& help, void* field) {
+  const std::string names(row.names);
+  if (row.type->kind == OptionType::Kind::flag)
+    return command.add_flag(names, *static_cast<bool*>(field), help);
+  const Option option = command.add_option(names, *static_cast<std::vector<std::string>*>(field), help);
+  option.default_str(std::string(row.standard));
+  if (row.separator != 0) option.delimiter(row.separator);
+  return row.names.starts_with('-') ? option.allow_extra_args(false) : option;
 }
 
-Check number_within(double least, double most, const std::string& range) {
-  const auto problem = [=](const std::string& text) -> std::string {
-    double value = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = error == std::errc() && rest == text.data() + text.size();
-    if (whole && std::isfinite(value) && value >= least && value <= most) return "";
-    return '"' + text + "\" is not a number " + range;
-  };
-  return {problem, "NUMBER", "number"};
-}
-
-/// `15T`
-double parse_many(const std::string& text, const std::string& option) {
-  static constexpr std::array<std::pair<std::string_view, double>, 5> kUnits{
-      {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}}};
-  double value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view typed(rest, text.data() + text.size());
-  const auto unit = std::ranges::find(kUnits, typed, &std::pair<std::string_view, double>::first);
-  if (error == std::errc() && unit != kUnits.end()) value *= unit->second;
-  if (error == std::errc() && unit != kUnits.end() && std::isfinite(value) && value >= 1) return value;
-  throw Error(ErrorKind::usage, option + ": \"" + text +
-                                    "\" is not a number of at least 1; write for example 300B, 15T or 1.4e13");
-}
-
-/// `value`: Bytes, also optional.
-template <class Value>
-Option add_size(const Command& command, const std::string& name, Value& value, const std::string& summary) {
-  const auto take = [&value, name](const std::string& text) { value = parse_bytes(text, name); };
-  return command.add_option_function(name, take, summary).type_name("SIZE");
+Option add_text(const Command& command, const OptionRow& row, const std::string& help, void* options) {
+  using Kind = OptionType::Kind;
+  const auto take = [&row, options](const std::string& text) { row.type->read(row, text, row.field(options)); };
+  const Option option = command.add_option_function(std::string(row.names), take, help);
+  option.default_str(standard_of(row, options));
+  if (row.type->kind != Kind::whole && row.type->kind != Kind::number) return option;
+  const bool bounded = row.least > std::numeric_limits<double>::lowest();
+  const std::string range = !bounded ? ""
+                            : row.type->kind == Kind::number
+                                ? "NUMBER"
+                                : "FROM " + std::to_string(static_cast<std::int64_t>(row.least));
+  return option.check({[&row](const std::string& text) { return problem_of(row, text); }, range, "number"});
 }
 
 }  // namespace
 
-Option add_bytes(const Command& command, const std::string& name, Bytes& value, const std::string& summary) {
-  return add_size(command, name, value, summary);
-}
-
-Option add_bytes(const Command& command, const std::string& name, std::optional<Bytes>& value,
-                 const std::string& summary) {
-  return add_size(command, name, value, summary);
-}
-
-Option add_seconds(const Command& command, const std::string& name, Seconds& value,
-                   const std::string& summary) {
-  const auto take = [&value, name](const std::string& text) { value = parse_seconds(text, name); };
-  return command.add_option_function(name, take, summary).type_name("TIME");
-}
-
-Option add_bandwidth(const Command& command, const std::string& name, BytesPerSecond& value,
-                     const std::string& summary) {
-  const auto take = [&value, name](const std::string& text) { value = parse_bandwidth(text, name); };
-  return command.add_option_function(name, take, summary).type_name("RATE");
-}
-
-Option add_many(const Command& command, const std::string& name, std::optional<double>& value,
-                const std::string& summary) {
-  const auto take = [&value, name](const std::string& text) { value = parse_many(text, name); };
-  return command.add_option_function(name, take, summary).type_name("N");
-}
-
-Check number_from(double least) {
-  return number_within(least, std::numeric_limits<double>::max(), "of at least " + short_number(least));
-}
-
-Check number_between(double least, double most) {
-  return number_within(least, most, "from " + short_number(least) + " to " + short_number(most));
-}
-
-Check whole_number(int least, std::int64_t most) {
-  const auto problem = [least, most](const std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && rest == text.data() + text.size() && value >= least && value <= most) return "";
-    const bool open = most == std::numeric_limits<std::int64_t>::max();
-    return '"' + text + "\" is not a whole number " +
-           (open ? "of at least " + std::to_string(least)
-                 : "from " + std::to_string(least) + " to " + std::to_string(most));
-  };
-  return {problem, "FROM " + std::to_string(least), "whole number"};
+Option add_option(const Command& command, const OptionRow& row, void* options) {
+  using Kind = OptionType::Kind;
+  const Kind kind = row.type->kind;
+  std::string help(row.help);
+  std::vector<std::string> choices;
+  if (row.values)
+    choices = row.values();
+  else if (row.type->choices)
+    choices = row.type->choices();
+  for (std::size_t i = 0; i < choices.size(); ++i) help += (i == 0 ? ": " : ", ") + choices[i];
+  const Option option = kind == Kind::flag || kind == Kind::list
+                            ? add_native(command, row, help, row.field(options))
+                            : add_text(command, row, help, options);
+  if (!row.group.empty()) option.group(row.group == kNotInHelp ? "" : std::string(row.group));
+  if (kind != Kind::flag) option.type_name(std::string(value_word(row)));
+  if (!choices.empty()) option.choices(choices);
+  std::istringstream others{std::string(row.not_with)};
+  for (std::string other; std::getline(others, other, ',');) option.excludes(command.option(other));
+  return option.required(row.required);
 }
 
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option) {

@@ -1,76 +1,38 @@
-// Options whose values are quantities, enums or lists; the texts of libprofile/core are the messages.
+// Options by their rows (libprofile/core/options.h), and the texts of lists and numbers.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "apps/cli/command.h"
-#include "libprofile/core/enum_names.h"
-#include "libprofile/core/tensor_type.h"
-#include "libprofile/core/units.h"
+#include "apps/cli/shell.h"
+#include "libprofile/core/options.h"
 
 namespace pp::cli {
 
-/// Second names that people type and no document has.
-template <NamedEnum E>
-struct Aliases {
-  static constexpr std::array<std::pair<E, std::string_view>, 0> table{};
-};
-template <>
-struct Aliases<DType> {
-  static constexpr std::array table{std::pair{DType::float32, "fp32"sv}, std::pair{DType::float64, "fp64"sv},
-                                    std::pair{DType::bfloat16, "bf16"sv}};
-};
-template <>
-struct Aliases<Autocast> {
-  static constexpr std::array table{std::pair{Autocast::bfloat16, "bf16"sv},
-                                    std::pair{Autocast::float16, "fp16"sv}};
-};
+/// An option that sets a field of `options`; both outlive the command.
+Option add_option(const Command& command, const OptionRow& row, void* options);
 
-/// The value that was typed for `option`. Throws as parse_enum() where there is none.
-template <NamedEnum E>
-E typed_name(const std::string& text, const std::string& option) {
-  for (const auto& [value, alias] : Aliases<E>::table) {
-    if (alias == text) return value;
-  }
-  return parse_enum<E>(text, option, ErrorKind::usage);
+template <class Rows>
+void add_options(const Command& command, const Rows& rows, OwnerOf<Rows>& options) {
+  for (const OptionRow& row : rows) add_option(command, row, &options);
 }
 
-template <NamedEnum E>
-Option add_enum(const Command& command, const std::string& name, E& value, const std::string& summary) {
-  return command
-      .add_option_function(
-          name, [&value, name](const std::string& text) { value = typed_name<E>(text, name); },
-          summary + ": " + list_names<E>())
-      .type_name("NAME")
-      .choices(all_names<E>())
-      .default_str(std::string(name_of(value)));
+/// A command with these options, and with those that `more` adds to it.
+template <class Rows, class Run>
+void add_command(const Command& app, Shell& shell, const std::string& name, const std::string& summary,
+                 const Rows& rows, Run run, const std::vector<std::string_view>& examples,
+                 const std::function<void(const Command&, OwnerOf<Rows>&)>& more = {}) {
+  const auto options = std::make_shared<OwnerOf<Rows>>();
+  const Command command = app.add_subcommand(name, summary);
+  add_options(command, rows, *options);
+  if (more) more(command, *options);
+  add_common_options(command, shell, examples);
+  command.final_callback([options, run, &shell] { run(*options, shell); });
 }
-
-Option add_bytes(const Command& command, const std::string& name, Bytes& value, const std::string& summary);
-Option add_bytes(const Command& command, const std::string& name, std::optional<Bytes>& value,
-                 const std::string& summary);
-Option add_seconds(const Command& command, const std::string& name, Seconds& value, const std::string& summary);
-Option add_bandwidth(const Command& command, const std::string& name, BytesPerSecond& value,
-                     const std::string& summary);
-
-/// Things in thousands (K), millions (M), billions (B) or trillions (T), or as they are: `15T`, `1.4e13`; at
-/// least 1.
-Option add_many(const Command& command, const std::string& name, std::optional<double>& value,
-                const std::string& summary);
-
-/// An option's check: its text is a whole number from `least` upwards, or to `most`.
-Check whole_number(int least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
-
-/// A number from `least` upwards, or from `least` to `most`; not infinite.
-Check number_from(double least);
-Check number_between(double least, double most);
 
 /// `1,2,4` or `3-1` into whole numbers >= 1. Throws pp::Error (usage) that names the option and the part.
 std::vector<int> parse_counts(const std::string& text, char separator, const std::string& option);

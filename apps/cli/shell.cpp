@@ -12,11 +12,11 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/arguments.h"
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/self_description.h"
@@ -27,6 +27,11 @@
 
 namespace pp::cli {
 namespace {
+
+constexpr auto kCommon =
+    options(option<&Shell::json>("--json", "machine-readable result on stdout", {.group = "Common"}),
+            option<&Shell::quiet>("-q,--quiet", "errors only on stderr"),
+            option<&Shell::color>("--color", "of what is printed; NO_COLOR is honoured", {.value = "MODE"}));
 
 std::string footer_of(std::span<const std::string_view> examples) {
   std::string footer = "Examples:";
@@ -210,24 +215,8 @@ ExitCode exit_code_of(ErrorKind kind) {
 }
 
 void add_common_options(const Command& command, Shell& shell, std::span<const std::string_view> examples) {
-  command.add_flag("--json", shell.json, "machine-readable result on stdout").group("Common");
-  command.add_flag("-q,--quiet", shell.quiet, "errors only on stderr").group("Common");
+  add_options(command, kCommon, shell);
   command.add_flag("-v,--verbose", shell.verbosity, "also say what was decided and why").group("Common");
-  const std::map<std::string, ColorMode> modes{
-      {"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}};
-  command
-      .add_option_function(
-          "--color",
-          [&shell, modes](const std::string& name) {
-            const auto found = modes.find(name);
-            if (found == modes.end())
-              throw Error(ErrorKind::usage, "--color: " + unknown_name(name, std::array<std::string, 3>{
-                                                                                 "auto", "always", "never"}));
-            shell.color = found->second;
-          },
-          "auto, always or never; NO_COLOR is honoured")
-      .type_name("MODE")
-      .group("Common");
   command.app().footer(footer_of(examples));
   command.app().parse_complete_callback([&shell] { configure_log(shell); });
 }

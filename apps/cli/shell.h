@@ -2,6 +2,7 @@
 // stdout is the result and nothing else; everything said on the way goes to stderr.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "apps/cli/command.h"
+#include "libprofile/core/enum_names.h"
 #include "libprofile/core/error.h"
 
 namespace pp::cli {
@@ -65,3 +67,12 @@ int terminal_width();
 void say(const std::string& tool, std::string_view text);
 
 }  // namespace pp::cli
+
+namespace pp {
+template <>
+struct EnumNames<cli::ColorMode> {
+  static constexpr std::array table{std::pair{cli::ColorMode::automatic, "auto"sv},
+                                    std::pair{cli::ColorMode::always, "always"sv},
+                                    std::pair{cli::ColorMode::never, "never"sv}};
+};
+}  // namespace pp

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "apps/cli/tool_words.h"
+#include "apps/cli/self_description.h"
 
 namespace pp::cli {
 

@@ -1,9 +1,8 @@
 // pp-plan compare: every strategy, priced by one simulator.
-#include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
@@ -21,6 +20,9 @@ struct CompareOptions {
   ClusterOptions cluster;
   RequestOptions request;
 };
+
+constexpr auto kCompare = options(
+    option<&CompareOptions::profile>("profile", "a profile.json", {.value = "PROFILE", .required = true}));
 
 std::int64_t peak_bytes(const plan::Plan& plan) {
   std::int64_t peak = 0;
@@ -97,18 +99,15 @@ void compare(const CompareOptions& options, cli::Shell& shell) {
 }  // namespace
 
 void add_compare(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<CompareOptions>();
-  const cli::Command command =
-      app.add_subcommand("compare", "our plan beside every baseline's, priced by one simulator");
-  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
-  add_cluster_options(command, options->cluster);
-  add_request_options(command, options->request);
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan compare profile.json --cluster cluster.json --mini-batch 64",
-      "pp-plan compare profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --schedule 1f1b",
-      "pp-plan compare profile.json --devices 8 --bandwidth 10GB/s --mini-batch 256 --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { compare(*options, shell); });
+  cli::add_command(
+      app, shell, "compare", "our plan beside every baseline's, priced by one simulator", kCompare, compare,
+      {"pp-plan compare profile.json --cluster cluster.json --mini-batch 64",
+       "pp-plan compare profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --schedule 1f1b",
+       "pp-plan compare profile.json --devices 8 --bandwidth 10GB/s --mini-batch 256 --json"},
+      [](const cli::Command& command, CompareOptions& options) {
+        add_cluster_options(command, options.cluster);
+        add_request_options(command, options.request);
+      });
 }
 
 }  // namespace pp::plan_tool

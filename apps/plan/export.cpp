@@ -53,6 +53,23 @@ struct ExportOptions {
   bool lossy = false;
 };
 
+constexpr auto kExport = options(
+    option<&ExportOptions::plan>("plan", "a plan.json", {.value = "PLAN", .required = true}),
+    option<&ExportOptions::format>(
+        "--format",
+        "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; megatron, "
+        "megatron-bridge, verl, nemo-rl, deepspeed, torchtitan, nemo-automodel: what these trainers are "
+        "started "
+        "with, and a README.md of what was not modelled; pipedream: its stage text",
+        {.value = "FORMAT"}),
+    option<&ExportOptions::profile>("--profile", "pipedream: the profile that the plan was made from",
+                                    {.value = "PROFILE"}),
+    option<&ExportOptions::lossy>("--lossy", "leave out what the format cannot say, with a line for each"),
+    option<&ExportOptions::output>("-o,--output",
+                                   "pipedream: the file, - for stdout, which is the default; of trainers: a "
+                                   "folder (megatron without one: its arguments on stdout)",
+                                   {.value = "FILE"}));
+
 std::string pipedream_text(const ExportOptions& options, const plan::Plan& plan) {
   if (options.profile.empty())
     throw Error(ErrorKind::usage, "--format pipedream needs --profile: times and sizes stand in its lines");
@@ -91,8 +108,8 @@ plan::TrainerExport trainer_export(ExportFormat format, const plan::Plan& plan, 
   return plan::export_megatron(plan, losses);
 }
 
-void export_plan(const ExportOptions& options) {
-  const auto format = cli::typed_name<ExportFormat>(options.format, "--format");
+void export_plan(const ExportOptions& options, const cli::Shell& /*shell*/) {
+  const auto format = typed_name<ExportFormat>(options.format, "--format");
   const auto losses = options.lossy ? plan::Losses::leave_out : plan::Losses::refuse;
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
   with_context(cli::input_name(options.plan), [&] { plan::check_plan(plan); });
@@ -117,31 +134,10 @@ void export_plan(const ExportOptions& options) {
 }  // namespace
 
 void add_export(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ExportOptions>();
-  const cli::Command command = app.add_subcommand("export", "write a plan for other trainers and planners");
-  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
-  command
-      .add_option("--format", options->format,
-                  "torch-pipelining: modules and schedule for torch.distributed.pipelining, with a launcher; "
-                  "megatron, megatron-bridge, verl, nemo-rl, deepspeed, torchtitan, nemo-automodel: what these "
-                  "trainers are started with, and a README.md of what was not modelled; pipedream: its stage "
-                  "text")
-      .type_name("FORMAT")
-      .capture_default_str();
-  command.add_option("--profile", options->profile, "pipedream: the profile that the plan was made from")
-      .type_name("PROFILE");
-  command.add_flag("--lossy", options->lossy, "leave out what the format cannot say, with a line for each");
-  command
-      .add_option("-o,--output", options->output,
-                  "pipedream: the file, - for stdout, which is the default; of trainers: a folder (megatron "
-                  "without one: its arguments on stdout)")
-      .type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan export plan.json --format torch-pipelining -o exported",
-      "pp-plan export plan.json --format megatron -o exported",
-      "pp-plan export plan.json --profile profile.json -o graph.txt"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options] { export_plan(*options); });
+  cli::add_command(app, shell, "export", "write a plan for other trainers and planners", kExport, export_plan,
+                   {"pp-plan export plan.json --format torch-pipelining -o exported",
+                    "pp-plan export plan.json --format megatron -o exported",
+                    "pp-plan export plan.json --profile profile.json -o graph.txt"});
 }
 
 }  // namespace pp::plan_tool

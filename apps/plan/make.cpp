@@ -1,10 +1,8 @@
 // pp-plan [make] PROFILE: the planner.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -304,10 +302,6 @@ void make(const MakeOptions& options, cli::Shell& shell) {
   print_plan(plan, options.budget, why, shell);
 }
 
-}  // namespace
-
-namespace {
-
 /// What a file says, or the arguments.txt and model.txt of an exported folder.
 plan::MegatronArguments load_arguments(const std::string& path) {
   if (!std::filesystem::is_directory(path)) return cli::load(path, plan::parse_megatron_arguments);
@@ -316,103 +310,100 @@ plan::MegatronArguments load_arguments(const std::string& path) {
   return all;
 }
 
-void price(MakeOptions options, const std::string& arguments, cli::Shell& shell) {
+struct PriceOptions : MakeOptions {
+  std::string profile;
+  std::string pretraining;  ///< of --arguments
+};
+
+constexpr auto kPrice =
+    options(option<&PriceOptions::profile>("profile", "a profile.json", {.value = "PROFILE", .required = true}),
+            option<&PriceOptions::pretraining>("--arguments",
+                                               "arguments of pretrain_gpt.py: a file, a launch script without "
+                                               "variables, or a folder that pp-plan export wrote",
+                                               {.value = "FILE"}));
+
+using Request = plan::PlanRequest;
+constexpr auto kLayout = options(
+    option<&RequestOptions::layout>("--layout", "or --pipeline-model-parallel-layout alone: Et*3|(tt|)*29,L",
+                                    {.value = "STRING"}),
+    option<&RequestOptions::request, &Request::micro_batch_size>(
+        "--micro-batch-size", "with --layout: samples per micro-batch", {.group = "Training", .least = 1}),
+    option<&RequestOptions::request, &Request::chunks_per_worker>(
+        "--chunks", "with --layout: stages of each worker", {.group = "Search", .least = 1}));
+
+constexpr auto kMake = options(
+    option<&MakeOptions::profiles>(
+        "profile",
+        "a profile.json; several of one model, on devices of different numbers of cores, in tensor groups of "
+        "different degrees or with other --checkpoint: the fastest plan of all wins",
+        {.value = "PROFILE", .required = true}),
+    option<&MakeOptions::alternatives>(
+        "--write-alternatives", "write the alternatives that --top lists as plans: DIR/alternative-1.json, ...",
+        {.value = "DIR"}));
+
+constexpr auto kSearched =
+    options(option<&MakeOptions::strategy>(
+                "--strategy", "how stages are cut; under a peer's cost model its own (the default) or auto",
+                {.group = "Search", .value = "NAME", .values = all_names<plan::Strategy>}),
+            trainer_option<&MakeOptions::trainer>());
+
+constexpr auto kOutput =
+    options(option<&MakeOptions::output>("-o,--output", "write the plan; - for stdout", {.value = "FILE"}));
+
+constexpr auto kSaid =
+    options(option<&MakeOptions::explain>(
+                "--explain", "after the table: what decides the step, how sure that is, what would help",
+                {.group = "Search"}),
+            calibrate_option<&MakeOptions::reports>());
+
+void price(PriceOptions options, cli::Shell& shell) {
   options.trainer = plan::Trainer::megatron;
   options.price = true;
-  if (arguments.empty() == options.request.layout.empty())
+  options.request.request.top = 0;
+  options.profiles = {options.profile};
+  if (options.pretraining.empty() == options.request.layout.empty())
     throw Error(ErrorKind::usage, "what is priced? Give --arguments FILE or --layout STRING");
-  if (!arguments.empty()) {
-    options.arguments = load_arguments(arguments);
+  if (!options.pretraining.empty()) {
+    options.arguments = load_arguments(options.pretraining);
     options.request.optimizer = options.request.precision = std::nullopt;
   }
   make(options, shell);
 }
 
-/// What is said of the plan, and from which runs its times are corrected.
-void add_report_options(const cli::Command& command, MakeOptions& options) {
-  command
-      .add_flag("--explain", options.explain,
-                "after the table: what decides the step, how sure that is, what would help")
-      .group("Search");
-  add_calibrate_option(command, options.reports);
-  add_budget_options(command, options.budget);
-}
-
 }  // namespace
 
 void add_price(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<MakeOptions>();
-  auto arguments = std::make_shared<std::string>();
-  const cli::Command command =
-      app.add_subcommand("price", "the step of Megatron-LM's arguments, or of a layout, as they stand");
-  options->request.request.top = 0;
-  options->profiles.resize(1);
-  command.add_option("profile", options->profiles.front(), "a profile.json").required().type_name("PROFILE");
-  command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
-  command
-      .add_option("--arguments", *arguments,
-                  "arguments of pretrain_gpt.py: a file, a launch script without variables, or a folder that "
-                  "pp-plan export wrote")
-      .type_name("FILE");
-  command
-      .add_option("--layout", options->request.layout,
-                  "or --pipeline-model-parallel-layout alone: Et*3|(tt|)*29,L")
-      .type_name("STRING");
-  add_cluster_options(command, options->cluster);
-  add_mini_batch(command, options->request.request);
-  command
-      .add_option("--micro-batch-size", options->request.request.micro_batch_size,
-                  "with --layout: samples per micro-batch")
-      .check(cli::whole_number(1))
-      .group("Training");
-  command
-      .add_option("--chunks", options->request.request.chunks_per_worker,
-                  "with --layout: stages of each worker")
-      .check(cli::whole_number(1))
-      .group("Search");
-  add_basic_options(command, options->request);
-  add_report_options(command, *options);
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan price profile.json --cluster dgx-h100 --arguments launch",
-      "pp-plan price profile.json --cluster dgx-h100 --nodes 4 --arguments pretrain.sh --explain",
-      "pp-plan price profile.json --cluster dgx-h100 --mini-batch 512 --layout 'Et*16|t*16L'"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, arguments, &shell] { price(*options, *arguments, shell); });
+  cli::add_command(app, shell, "price", "the step of Megatron-LM's arguments, or of a layout, as they stand",
+                   kPrice, price,
+                   {"pp-plan price profile.json --cluster dgx-h100 --arguments launch",
+                    "pp-plan price profile.json --cluster dgx-h100 --nodes 4 --arguments pretrain.sh --explain",
+                    "pp-plan price profile.json --cluster dgx-h100 --mini-batch 512 --layout 'Et*16|t*16L'"},
+                   [](const cli::Command& command, PriceOptions& options) {
+                     cli::add_options(command, kOutput, options);
+                     add_cluster_options(command, options.cluster);
+                     add_mini_batch(command, options.request.request);
+                     cli::add_options(command, kLayout, options.request);
+                     add_basic_options(command, options.request);
+                     cli::add_options(command, kSaid, options);
+                     add_budget_options(command, options.budget);
+                   });
 }
 
 void add_make(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<MakeOptions>();
-  const cli::Command command =
-      app.add_subcommand("make", "make the best plan for a profile and a machine (the default command)");
-  command
-      .add_option(
-          "profile", options->profiles,
-          "a profile.json; several of one model, on devices of different numbers of cores, in tensor groups "
-          "of different degrees or with other --checkpoint: the fastest plan of all wins")
-      .required()
-      .type_name("PROFILE");
-  command.add_option("-o,--output", options->output, "write the plan; - for stdout").type_name("FILE");
-  command
-      .add_option("--write-alternatives", options->alternatives,
-                  "write the alternatives that --top lists as plans: DIR/alternative-1.json, ...")
-      .type_name("DIR");
-  add_cluster_options(command, options->cluster);
-  add_request_options(command, options->request);
-  command
-      .add_option("--strategy", options->strategy,
-                  "under our cost model: " + list_names<plan::Strategy>() +
-                      "; under a peer's: its own (the default) or auto")
-      .type_name("NAME")
-      .group("Search");
-  add_trainer_option(command, options->trainer);
-  add_report_options(command, *options);
-  add_peer_options(command, options->peer);
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",
-      "pp-plan profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --schedule gpipe",
-      "pp-plan profile.json --cost-model pipedream-code --devices 4 --bandwidth 1e9 --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { make(*options, shell); });
+  cli::add_command(
+      app, shell, "make", "make the best plan for a profile and a machine (the default command)", kMake, make,
+      {"pp-plan profile.json --cluster cluster.json --mini-batch 64 -o plan.json",
+       "pp-plan profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --schedule gpipe",
+       "pp-plan profile.json --cost-model pipedream-code --devices 4 --bandwidth 1e9 --json"},
+      [](const cli::Command& command, MakeOptions& options) {
+        cli::add_options(command, kOutput, options);
+        add_cluster_options(command, options.cluster);
+        add_request_options(command, options.request);
+        cli::add_options(command, kSearched, options);
+        cli::add_options(command, kSaid, options);
+        add_budget_options(command, options.budget);
+        add_peer_options(command, options.peer);
+      });
 }
 
 }  // namespace pp::plan_tool

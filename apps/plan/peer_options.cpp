@@ -65,24 +65,22 @@ void refuse_foreign(const PeerArguments& arguments, const ClusterOptions& cluste
   belongs(arguments.micro_batches_in_batch != 1, "--micro-batches-in-batch", model == "piper", "piper");
 }
 
+constexpr auto kPeer =
+    options(option<&PeerArguments::cost_model>(
+                "--cost-model", "pp (ours), or a peer's for comparison",
+                {.group = "Peers", .value = "NAME", .values = all_names<plan::PeerModel>}),
+            option<&PeerArguments::machines>("--machines", "pipedream-*: exactly or at-most; default exactly",
+                                             {.value = "RULE"}),
+            option<&PeerArguments::no_activation_cost>("--no-activation-cost",
+                                                       "pipedream-*: activations cross cuts for free"),
+            option<&PeerArguments::servers>("--servers", "dapple: servers x devices, 2x8", {.value = "SxD"}),
+            option<&PeerArguments::micro_batches_in_batch>(
+                "--micro-batches-in-batch", "piper: replicas of a stage divide it", {.least = 1}));
+
 }  // namespace
 
 void add_peer_options(const cli::Command& command, PeerArguments& arguments) {
-  const auto add = [&](const char* name, auto& value, const std::string& summary) {
-    return command.add_option(name, value, summary).group("Peers");
-  };
-  add("--cost-model", arguments.cost_model,
-      "pp (ours), or a peer's for comparison: " + list_names<plan::PeerModel>())
-      .type_name("NAME")
-      .capture_default_str();
-  add("--machines", arguments.machines, "pipedream-*: exactly or at-most; default exactly").type_name("RULE");
-  command
-      .add_flag("--no-activation-cost", arguments.no_activation_cost,
-                "pipedream-*: activations cross cuts for free")
-      .group("Peers");
-  add("--servers", arguments.servers, "dapple: servers x devices, 2x8").type_name("SxD");
-  add("--micro-batches-in-batch", arguments.micro_batches_in_batch, "piper: replicas of a stage divide it")
-      .check(cli::whole_number(1));
+  cli::add_options(command, kPeer, arguments);
 }
 
 std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, const std::string& strategy,
@@ -100,7 +98,7 @@ std::optional<plan::PeerOptions> peer_options(const PeerArguments& arguments, co
   options.strategy = parse_strategy(strategy, arguments.cost_model);
   options.levels = machine(arguments, cluster);
   if (!arguments.machines.empty())
-    options.machines = cli::typed_name<plan::MachinesRule>(arguments.machines, "--machines");
+    options.machines = typed_name<plan::MachinesRule>(arguments.machines, "--machines");
   if (arguments.no_activation_cost) options.activation_compression.reset();
   options.memory_limit = request.memory_limit;
   options.micro_batches_in_batch = arguments.micro_batches_in_batch;

@@ -8,17 +8,21 @@
 #include "libplan/explorer/plan_data.h"
 
 namespace pp::plan_tool {
+
+namespace {
+
+constexpr auto kPictures = options(
+    option<&PictureOptions::svg>("--svg", "write the timeline and memory over time as SVG; - for stdout",
+                                 {.group = "Pictures", .value = "FILE"}),
+    option<&PictureOptions::trace>("--trace", "write Chrome trace JSON, for Perfetto; - for stdout",
+                                   {.value = "FILE"}),
+    option<&PictureOptions::width>("--width", "columns of the text timeline; default: the terminal's, else 100",
+                                   {.least = 20, .most = 10000}));
+
+}  // namespace
+
 void add_picture_options(const cli::Command& command, PictureOptions& options) {
-  command.add_option("--svg", options.svg, "write the timeline and memory over time as SVG; - for stdout")
-      .type_name("FILE")
-      .group("Pictures");
-  command.add_option("--trace", options.trace, "write Chrome trace JSON, for Perfetto; - for stdout")
-      .type_name("FILE")
-      .group("Pictures");
-  command
-      .add_option("--width", options.width, "columns of the text timeline; default: the terminal's, else 100")
-      .check(cli::number_between(20, 10000))
-      .group("Pictures");
+  cli::add_options(command, kPictures, options);
 }
 
 plan::SvgOptions picture_names(const plan::Plan& plan) {

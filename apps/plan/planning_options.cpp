@@ -1,6 +1,9 @@
+// The options of a planning request and its machine, a row each, and what they say together.
 #include "apps/plan/planning_options.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <thread>
 #include <tuple>
 
@@ -18,49 +21,46 @@
 
 namespace pp::plan_tool {
 
+namespace {
+
+constexpr auto kMachineSize = options(
+    option<&ClusterOptions::devices>("--devices", "so many equal devices of the profile's kind",
+                                     {.group = "Machine", .least = 1}),
+    option<&ClusterOptions::nodes>("--nodes", "so many copies of the first node of --cluster or --levels",
+                                   {.least = 1, .not_with = "--devices"}));
+
+constexpr auto kMachine = options(
+    option<&ClusterOptions::file>("--cluster",
+                                  "a cluster.json, as pp-profile links writes it, or a shipped one: dgx-h100",
+                                  {.group = "Machine", .value = "FILE", .not_with = "--devices"}),
+    option<&ClusterOptions::bandwidth>("--bandwidth", "of every link, with --devices: 10GB/s",
+                                       {.not_with = "--cluster"}),
+    option<&ClusterOptions::latency>("--latency", "of every link, with --devices or --levels: 5us",
+                                     {.not_with = "--cluster"}),
+    option<&ClusterOptions::levels>(
+        "--levels",
+        "nested groups of devices, innermost first: 8@300GB/s,2@4x25GB/s is two nodes of eight, with four "
+        "network cards of 25 GB/s each",
+        {.value = "N@RATE,..", .not_with = "--cluster"}),
+    option<&ClusterOptions::memory>("--memory",
+                                    "of each device, of which plans use 95 %, with --devices or --levels: "
+                                    "80GiB; default the profiled device's",
+                                    {.not_with = "--cluster"}),
+    option<&ClusterOptions::profile_of>(
+        "--profile-of",
+        "devices whose \"model\" in the cluster's file has this name take their times from this profile of "
+        "the same model: h100=h100.json,l40s=l40s.json; all others from PROFILE",
+        {.value = "NAME=FILE,..", .separator = ','}));
+
+}  // namespace
+
 void add_cluster_options(const cli::Command& command, ClusterOptions& options) {
-  const cli::Option devices =
-      command.add_option("--devices", options.devices, "so many equal devices of the profile's kind")
-          .check(cli::whole_number(1));
-  const cli::Option nodes =
-      command.add_option("--nodes", options.nodes, "so many copies of the first node of --cluster or --levels")
-          .check(cli::whole_number(1));
-  add_machine_options(command, options, devices, nodes);
+  cli::add_options(command, kMachineSize, options);
+  add_machine_options(command, options);
 }
 
-void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices,
-                         cli::Option nodes) {
-  const cli::Option file =
-      command
-          .add_option("--cluster", options.file,
-                      "a cluster.json, as pp-profile links writes it, or a shipped one: dgx-h100")
-          .type_name("FILE");
-  const cli::Option bandwidth =
-      cli::add_bandwidth(command, "--bandwidth", options.bandwidth, "of every link, with --devices: 10GB/s");
-  const cli::Option latency =
-      cli::add_seconds(command, "--latency", options.latency, "of every link, with --devices or --levels: 5us");
-  const cli::Option levels =
-      command
-          .add_option(
-              "--levels", options.levels,
-              "nested groups of devices, innermost first: 8@300GB/s,2@4x25GB/s is two nodes of eight, with "
-              "four network cards of 25 GB/s each")
-          .type_name("N@RATE,..");
-  const cli::Option memory =
-      cli::add_bytes(command, "--memory", options.memory,
-                     "of each device, of which plans use 95 %, with --devices or --levels: 80GiB; default the "
-                     "profiled device's");
-  for (const cli::Option option : {devices, bandwidth, levels, latency, memory})
-    option.excludes(file).group("Machine");
-  command
-      .add_option("--profile-of", options.profile_of,
-                  "devices whose \"model\" in the cluster's file has this name take their times from this "
-                  "profile of the same model: h100=h100.json,l40s=l40s.json; all others from PROFILE")
-      .delimiter(',')
-      .type_name("NAME=FILE,..")
-      .group("Machine");
-  nodes.excludes(devices).group("Machine");
-  file.group("Machine");
+void add_machine_options(const cli::Command& command, ClusterOptions& options) {
+  cli::add_options(command, kMachine, options);
 }
 
 namespace {
@@ -121,8 +121,6 @@ void say_of_cards(const ClusterOptions& options) {
               std::to_string(levels[1].count) + "@" + count + "x" + rate.substr(0, rate.find(',')));
 }
 
-bool has_cluster(const ClusterOptions& options) { return !(options == ClusterOptions{}); }
-
 namespace {
 
 /// The machine as it is given.
@@ -170,13 +168,6 @@ std::optional<plan::PlanRequest::CutAt> parse_cut_at(const std::string& text) {
 
 }  // namespace
 
-Cluster load_cluster(const ClusterOptions& options, const Profile& profile) {
-  if (!options.profile_of.empty())
-    throw Error(ErrorKind::usage, "--profile-of: stage times are of one profile; leave it out");
-  const Cluster machine = with_groups(load_machine(options, profile), group_size(profile));
-  return with_buckets(machine, profile.trainer ? profile.trainer->bucket : Bytes(0));
-}
-
 void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster) {
   for (const Device& device : cluster.devices) {
     if (!request.memory_limit || device.memory == Bytes(0) || *request.memory_limit <= device.memory) continue;
@@ -220,224 +211,181 @@ Cluster with_devices_of(const Cluster& cluster, const ProfiledDevice& device, in
   return machine;
 }
 
+namespace {
+
+/// `15T`
+double parse_many(const std::string& text, const std::string& option) {
+  static constexpr std::array<std::pair<std::string_view, double>, 5> kUnits{
+      {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}}};
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view typed(rest, text.data() + text.size());
+  const auto unit = std::ranges::find(kUnits, typed, &std::pair<std::string_view, double>::first);
+  if (error == std::errc() && unit != kUnits.end()) value *= unit->second;
+  if (error == std::errc() && unit != kUnits.end() && std::isfinite(value) && value >= 1) return value;
+  throw Error(ErrorKind::usage, option + ": \"" + text +
+                                    "\" is not a number of at least 1; write for example 300B, 15T or 1.4e13");
+}
+
+using Budget = plan::TrainingBudget;
+void take_tokens(Budget& budget, const std::string& text) { budget.tokens = parse_many(text, "--tokens"); }
+void take_samples(Budget& budget, const std::string& text) { budget.samples = parse_many(text, "--samples"); }
+
+constexpr auto kBudget = options(
+    option<&Budget::price_per_hour>("--price-per-hour", "of one device, in any currency: what training costs",
+                                    {.group = "Cost", .value = "PRICE", .least = 1e-9}),
+    parsed<take_tokens>("--tokens", "to train on in all, 15T: how many days it takes", {.value = "N"}),
+    parsed<take_samples>("--samples", "the same in samples", {.value = "N", .not_with = "--tokens"}));
+
+}  // namespace
+
 void add_budget_options(const cli::Command& command, plan::TrainingBudget& budget) {
-  constexpr double kLeast = 1e-9;
-  command
-      .add_option("--price-per-hour", budget.price_per_hour,
-                  "of one device, in any currency: what training costs")
-      .check(cli::number_from(kLeast))
-      .type_name("PRICE")
-      .group("Cost");
-  const cli::Option tokens =
-      cli::add_many(command, "--tokens", budget.tokens, "to train on in all, 15T: how many days it takes")
-          .group("Cost");
-  cli::add_many(command, "--samples", budget.samples, "the same in samples").excludes(tokens).group("Cost");
+  cli::add_options(command, kBudget, budget);
 }
 
 int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
+namespace {
+
+using Request = plan::PlanRequest;
+constexpr auto kMiniBatch = options(option<&Request::mini_batch>("--mini-batch", "samples per optimizer update",
+                                                                 {.group = "Training", .least = 1}));
+
+constexpr auto kBasic = options(
+    option<&Request::optimizer>("--optimizer", "whose state counts as memory; with --for adamw",
+                                {.group = "Training"}),
+    option<&Request::precision>("--precision",
+                                "types of weights, gradients and state: those of the profile, float32 under "
+                                "autocast, or half weights with a float32 master, as trainers have it (--for)"),
+    option<&Request::shard>("--shard",
+                            "whether the replicas of a stage share the optimizer's state; auto: where that is "
+                            "no slower, or nothing fits otherwise"),
+    option<&Request::memory_limit>("--memory-limit",
+                                   "usable bytes per device, all of them: 16GiB; default 95 % of its memory",
+                                   {.group = "Search"}),
+    option<&Request::context_bytes>(
+        "--context-memory",
+        "bytes of each device that are taken beside tensors, as pp-run check --warm measures them"),
+    option<&Request::recompute>("--recompute",
+                                "activation checkpointing, run forwards again to save memory: never, whole "
+                                "stages, or what a stage without room needs"),
+    option<&Request::extrapolate>("--extrapolate", "allow micro-batch sizes outside the profile",
+                                  {.group = "Profile"}),
+    option<&Request::linear_batch>("--linear-batch", "scale a profile of one micro-batch size linearly"),
+    option<&Request::force_units>("--force-units", "accept times and rates that look like another unit"));
+
+}  // namespace
+
 void add_mini_batch(const cli::Command& command, plan::PlanRequest& request) {
-  command.add_option("--mini-batch", request.mini_batch, "samples per optimizer update")
-      .check(cli::whole_number(1))
-      .group("Training");
-}
-
-void add_profile_options(const cli::Command& command, plan::PlanRequest& request) {
-  command.add_flag("--extrapolate", request.extrapolate, "allow micro-batch sizes outside the profile")
-      .group("Profile");
-  command.add_flag("--linear-batch", request.linear_batch, "scale a profile of one micro-batch size linearly")
-      .group("Profile");
-  command.add_flag("--force-units", request.force_units, "accept times and rates that look like another unit")
-      .group("Profile");
-}
-
-void add_stages(const cli::Command& command, plan::PlanRequest& request) {
-  command.add_option("--stages", request.stages, "exactly so many stages")
-      .check(cli::whole_number(1))
-      .group("Search");
-}
-
-void add_cuts(const cli::Command& command, std::string& cuts) {
-  command.add_option("--cuts", cuts, "boundaries: 3,5 starts stages at layers 0, 3 and 5")
-      .type_name("K,K")
-      .group("Search");
+  cli::add_options(command, kMiniBatch, request);
 }
 
 void add_basic_options(const cli::Command& command, RequestOptions& options) {
-  plan::PlanRequest& request = options.request;
-  options.optimizer =
-      cli::add_enum(command, "--optimizer", request.optimizer, "whose state counts as memory; with --for adamw")
-          .group("Training");
-  options.precision =
-      cli::add_enum(command, "--precision", request.precision,
-                    "types of weights, gradients and state: those of the profile, float32 under autocast, or "
-                    "half weights with a float32 master, as trainers have it (--for)")
-          .group("Training");
-  cli::add_enum(
-      command, "--shard", request.shard,
-      "whether the replicas of a stage share the optimizer's state; auto: where that is no slower, or "
-      "nothing fits otherwise")
-      .group("Training");
-  command
-      .add_option_function(
-          "--memory-limit",
-          [&request](const std::string& text) { request.memory_limit = parse_bytes(text, "--memory-limit"); },
-          "usable bytes per device, all of them: 16GiB; default 95 % of its memory")
-      .type_name("SIZE")
-      .group("Search");
-  cli::add_bytes(command, "--context-memory", request.context_bytes,
-                 "bytes of each device that are taken beside tensors, as pp-run check --warm measures them")
-      .group("Search");
-  cli::add_enum(
-      command, "--recompute", request.recompute,
-      "activation checkpointing, run forwards again to save memory: never, whole stages, or what a stage "
-      "without room needs")
-      .group("Search");
-  add_profile_options(command, request);
-}
-
-void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports) {
-  command
-      .add_option(
-          "--calibrate", reports,
-          "a report.json of pp-run: times of the layers, and for a plan speeds of the devices, as it measured "
-          "them; of several the median counts")
-      .allow_extra_args(false)
-      .type_name("REPORT")
-      .group("Profile");
+  cli::add_options(command, kBasic, options.request);
+  options.optimizer = command.option("--optimizer");
+  options.precision = command.option("--precision");
 }
 
 std::pair<plan::WindowRule, std::vector<int>> parse_window(const std::string& text) {
   if (text.find_first_of("0123456789") == std::string::npos)
-    return {cli::typed_name<plan::WindowRule>(text, "--window"), {}};
+    return {typed_name<plan::WindowRule>(text, "--window"), {}};
   return {plan::WindowRule::explicit_list, cli::parse_counts(text, ',', "--window")};
 }
 
 plan::Strategy parse_strategy(const std::string& name) {
   if (name.empty()) return plan::Strategy::automatic;
-  return cli::typed_name<plan::Strategy>(name, "--strategy");
+  return typed_name<plan::Strategy>(name, "--strategy");
 }
 
-void add_shape_options(const cli::Command& command, RequestOptions& options) {
+namespace {
+
+void take_cut_at(RequestOptions& options, const std::string& text) {
+  options.request.cut_at = parse_cut_at(text);
+}
+
+/// The programs are the schedule, which is read before them.
+void take_programs(RequestOptions& options, const std::string& path) {
   plan::PlanRequest& request = options.request;
-  command
-      .add_flag("--allow-async,!--sync-only", request.allow_async,
-                "auto: schedules without a flush compete too (the default: not)")
-      .group("Search");
-  command
-      .add_option_function(
-          "--weight-policy",
-          [&request](const std::string& text) {
-            request.weight_policy = cli::typed_name<plan::WeightPolicy>(text, "--weight-policy");
-          },
-          "which version of the weights a micro-batch runs on: " + list_names<plan::WeightPolicy>())
-      .type_name("NAME")
-      .group("Search");
-  command
-      .add_option("--chunks", request.chunks_per_worker,
-                  "stages per worker, for the schedules with several; --stages counts workers there")
-      .check(cli::whole_number(1))
-      .group("Search");
-  add_stages(command, request);
-  command.add_option("--replicas", options.replicas, "per stage: 3-1; one number: of each")
-      .type_name("R-R")
-      .group("Search");
-  command.add_option("--max-stages", request.max_stages, "at most so many stages")
-      .check(cli::whole_number(1))
-      .group("Search");
-  cli::Option cuts = command.add_option(
-      "--cuts", options.cuts,
-      "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage");
-  cuts.type_name("LIST").group("Search");
-  command
-      .add_option("--layout", options.layout,
-                  "stages as Megatron's --pipeline-model-parallel-layout says them: Et*3|(tt|)*29,L")
-      .type_name("STRING")
-      .group("Search")
-      .excludes(cuts);
-  command
-      .add_option_function(
-          "--cut-at", [&request](const std::string& text) { request.cut_at = parse_cut_at(text); },
-          "where stages may begin: at any layer, between numbered blocks of layers (model.layers.3), or where "
-          "the first N parts of the names differ")
-      .default_str("layer")
-      .type_name("layer|block|N")
-      .group("Search");
-  command
-      .add_option("--window", options.window,
-                  "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,..")
-      .group("Search");
-  cli::add_enum(command, "--placement", request.placement,
-                "how stages go through the nodes of a cluster; auto tries all")
-      .group("Search");
-  command
-      .add_option("--all-reduce-overlap", request.all_reduce_overlap,
-                  "share of the last backward that hides the all-reduce, 0 to 1; default the cluster's "
-                  "measured one, else 0")
-      .type_name("SHARE")
-      .group("Search");
-  command
-      .add_option_function(
-          "--swap-bandwidth",
-          [&request](const std::string& text) {
-            request.swap_bandwidth = parse_bandwidth(text, "--swap-bandwidth");
-          },
-          "between the host and each device, for schedules that keep weights on the host: 12GB/s")
-      .type_name("RATE")
-      .group("Machine");
-  command
-      .add_option("--swap-overlap", request.swap_overlap,
-                  "share of swapped weights that operations hide, 0 to 1; default 1 on GPUs, 0 on CPUs")
-      .type_name("SHARE")
-      .group("Machine");
-  cli::add_enum(command, "--tied", request.tied,
-                "weights that layers share: all of them in one stage, or copies in several if that is faster "
-                "(synchronous schedules); auto: copies where the model could not be cut without")
-      .group("Search");
+  const std::string own(plan::schedule_of_files().name);
+  if (request.schedule != plan::PlanRequest().schedule && request.schedule != own)
+    throw Error(ErrorKind::usage,
+                "--programs: the programs are the schedule; leave --schedule " + request.schedule + " out");
+  request.programs = cli::load(path, plan::parse_csv);
+  request.schedule = own;
+}
+
+using All = RequestOptions;
+constexpr auto kShape = options(
+    option<&All::request, &Request::allow_async>(
+        "--allow-async,!--sync-only", "auto: schedules without a flush compete too (the default: not)",
+        {.group = "Search"}),
+    option<&All::request, &Request::weight_policy>("--weight-policy",
+                                                   "which version of the weights a micro-batch runs on"),
+    option<&All::request, &Request::chunks_per_worker>(
+        "--chunks", "stages per worker, for the schedules with several; --stages counts workers there",
+        {.least = 1}),
+    option<&All::request, &Request::stages>("--stages", "exactly so many stages", {.least = 1}),
+    option<&All::replicas>("--replicas", "per stage: 3-1; one number: of each", {.value = "R-R"}),
+    option<&All::request, &Request::max_stages>("--max-stages", "at most so many stages", {.least = 1}),
+    option<&All::cuts>("--cuts",
+                       "boundaries: 3,5 starts stages at layers 0, 3 and 5; even: as many blocks in each stage",
+                       {.value = "LIST"}),
+    option<&All::layout>("--layout",
+                         "stages as Megatron's --pipeline-model-parallel-layout says them: Et*3|(tt|)*29,L",
+                         {.value = "STRING", .not_with = "--cuts"}),
+    parsed<take_cut_at>("--cut-at",
+                        "where stages may begin: at any layer, between numbered blocks of layers "
+                        "(model.layers.3), or where the first N parts of the names differ",
+                        {.value = "layer|block|N", .standard = "layer"}),
+    option<&All::window>("--window",
+                         "micro-batches in flight of 1F1B kinds: auto, win, published, wide, or K0,K1,.."),
+    option<&All::request, &Request::placement>("--placement",
+                                               "how stages go through the nodes of a cluster; auto tries all"),
+    option<&All::request, &Request::all_reduce_overlap>("--all-reduce-overlap",
+                                                        "share of the last backward that hides the all-reduce, "
+                                                        "0 to 1; default the cluster's measured one, else "
+                                                        "0",
+                                                        {.value = "SHARE"}),
+    option<&All::request, &Request::tied>(
+        "--tied",
+        "weights that layers share: all of them in one stage, or copies in several if that is faster "
+        "(synchronous schedules); auto: copies where the model could not be cut without"),
+    option<&All::request, &Request::swap_bandwidth>(
+        "--swap-bandwidth",
+        "between the host and each device, for schedules that keep weights on the host: 12GB/s",
+        {.group = "Machine"}),
+    option<&All::request, &Request::swap_overlap>(
+        "--swap-overlap", "share of swapped weights that operations hide, 0 to 1; default 1 on GPUs, 0 on CPUs",
+        {.value = "SHARE"}));
+
+constexpr auto kRequest =
+    options(option<&All::micro_batches>("--micro-batches", "per mini-batch, or auto", {.group = "Training"}),
+            option<&All::request, &Request::micro_batch_size>(
+                "--micro-batch-size", "samples per micro-batch, instead of their number",
+                {.least = 1, .not_with = "--micro-batches"}),
+            option<&All::request, &Request::schedule>(
+                "--schedule", "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them",
+                {.group = "Search"}),
+            parsed<take_programs>("--programs", "a schedule written elsewhere, in PyTorch's exchange form",
+                                  {.value = "FILE"}),
+            option<&All::threads>("--threads", "that simulate plans; the answer does not depend on it",
+                                  {.least = 1, .standard = "one per core"}),
+            option<&All::time_limit>("--time-limit",
+                                     "ends the search with the best plan so far, which then says so: 30s",
+                                     {.standard = "10min"}),
+            option<&All::request, &Request::top>("--top", "alternatives to list", {.least = 0}));
+
+}  // namespace
+
+void add_shape_options(const cli::Command& command, RequestOptions& options) {
+  cli::add_options(command, kShape, options);
 }
 
 void add_request_options(const cli::Command& command, RequestOptions& options) {
-  plan::PlanRequest& request = options.request;
-  add_mini_batch(command, request);
+  add_mini_batch(command, options.request);
   add_basic_options(command, options);
-  const cli::Option count =
-      command.add_option("--micro-batches", options.micro_batches, "per mini-batch, or auto").group("Training");
-  command
-      .add_option("--micro-batch-size", request.micro_batch_size,
-                  "samples per micro-batch, instead of their number")
-      .check(cli::whole_number(1))
-      .excludes(count)
-      .group("Training");
-  const cli::Option schedule =
-      command
-          .add_option("--schedule", request.schedule,
-                      "auto, or names of `pp-plan schedules`: gpipe,1f1b takes the best of them")
-          .group("Search");
-  command
-      .add_option_function(
-          "--programs",
-          [&request, schedule](const std::string& path) {
-            const std::string own(plan::schedule_of_files().name);
-            if (schedule.count() > 0 && request.schedule != own) {
-              throw Error(ErrorKind::usage, "--programs: the programs are the schedule; leave --schedule " +
-                                                request.schedule + " out");
-            }
-            request.programs = cli::load(path, plan::parse_csv);
-            request.schedule = own;
-          },
-          "a schedule written elsewhere, in PyTorch's exchange form")
-      .type_name("FILE")
-      .group("Search");
+  cli::add_options(command, kRequest, options);
   add_shape_options(command, options);
-  command.add_option("--threads", options.threads, "that simulate plans; the answer does not depend on it")
-      .default_str("one per core")
-      .check(cli::whole_number(1))
-      .group("Search");
-  cli::add_seconds(command, "--time-limit", options.time_limit,
-                   "ends the search with the best plan so far, which then says so: 30s")
-      .default_str("10min")
-      .group("Search");
-  command.add_option("--top", request.top, "alternatives to list").check(cli::whole_number(0)).group("Search");
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "libplan/peers/strategy.h"
 #include "libplan/report/throughput.h"
 #include "libplan/search/planner.h"
+#include "libprofile/core/options.h"
 
 namespace pp::plan_tool {
 
@@ -27,10 +28,7 @@ struct ClusterOptions {
 
 void add_cluster_options(const cli::Command& command, ClusterOptions& options);
 /// The same for a command with its own `--devices` and `--nodes`.
-void add_machine_options(const cli::Command& command, ClusterOptions& options, cli::Option devices,
-                         cli::Option nodes);
-/// Whether any of them is given.
-bool has_cluster(const ClusterOptions& options);
+void add_machine_options(const cli::Command& command, ClusterOptions& options);
 /// `8@300GB/s,2@4x25GB/s`: two nodes of eight devices, innermost first, each with four network cards of 25
 /// GB/s. Throws pp::Error (usage).
 std::vector<LevelSpec> parse_levels(const std::string& text);
@@ -39,8 +37,6 @@ void say_of_cards(const ClusterOptions& options);
 /// The cluster of the file, of the levels, or so many equal devices of the profile's kind, with as many nodes
 /// as asked for. Throws pp::Error (usage) when none or several are given. As with_devices_of() the profile.
 Cluster load_machine(const ClusterOptions& options, const Profile& profile);
-/// The same in the profile's tensor groups (with_groups()).
-Cluster load_cluster(const ClusterOptions& options, const Profile& profile);
 
 /// Throws pp::Error (usage) for a limit above what a device has, which no plan could fill.
 void check_memory_limit(const plan::PlanRequest& request, const Cluster& cluster);
@@ -69,12 +65,6 @@ int default_threads();
 
 /// --mini-batch.
 void add_mini_batch(const cli::Command& command, plan::PlanRequest& request);
-/// What to accept of a profile.
-void add_profile_options(const cli::Command& command, plan::PlanRequest& request);
-/// --stages.
-void add_stages(const cli::Command& command, plan::PlanRequest& request);
-/// --cuts, as text until parsed.
-void add_cuts(const cli::Command& command, std::string& cuts);
 /// What every planning command takes: mini-batch, optimizer, memory, what to accept of a profile.
 void add_basic_options(const cli::Command& command, RequestOptions& options);
 /// --strategy: a name, or empty. Throws pp::Error (usage) for an unknown one.
@@ -83,8 +73,15 @@ plan::Strategy parse_strategy(const std::string& name);
 std::pair<plan::WindowRule, std::vector<int>> parse_window(const std::string& text);
 /// How stages, replicas and weights may lie: what every search takes beside its schedules and micro-batches.
 void add_shape_options(const cli::Command& command, RequestOptions& options);
-/// --calibrate, for calibrate().
-void add_calibrate_option(const cli::Command& command, std::vector<std::string>& reports);
+/// --calibrate, for calibrate(): of the reports that `reports` are.
+template <auto reports>
+constexpr auto calibrate_option() {
+  return option<reports>(
+      "--calibrate",
+      "a report.json of pp-run: times of the layers, and for a plan speeds of the devices, as "
+      "it measured them; of several the median counts",
+      {.group = "Profile", .value = "REPORT"});
+}
 /// All of these, and what a single plan is asked for.
 void add_request_options(const cli::Command& command, RequestOptions& options);
 /// `profile`: for --cuts even. Throws pp::Error (usage).

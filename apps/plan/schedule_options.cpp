@@ -15,8 +15,6 @@ namespace pp::plan_tool {
 
 namespace {
 
-constexpr const char* kGroup = "A schedule by itself";
-
 std::vector<int> counts(const std::string& text, char separator, const std::string& option) {
   return text.empty() ? std::vector<int>{} : cli::parse_counts(text, separator, option);
 }
@@ -43,7 +41,7 @@ std::vector<plan::Recompute> recompute_of(const std::string& text) {
   std::vector<plan::Recompute> modes;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    modes.push_back(cli::typed_name<plan::Recompute>(text.substr(begin, end - begin), "--recompute"));
+    modes.push_back(typed_name<plan::Recompute>(text.substr(begin, end - begin), "--recompute"));
     begin = end + 1;
   }
   return modes;
@@ -63,61 +61,51 @@ void set_length(const ScheduleOptions& options, plan::ScheduleStudy& study) {
     plan::check_stream_length(study.request.replicas, study.stream_length);
 }
 
+using plan::ScheduleRequest;
+using plan::ScheduleStudy;
+constexpr auto kSchedule = options(
+    option<&ScheduleOptions::study, &ScheduleStudy::request, &ScheduleRequest::name>(
+        "--schedule", "a name of `pp-plan schedules`",
+        {.group = "A schedule by itself", .value = "NAME", .not_with = "plan"}),
+    option<&ScheduleOptions::csv>("--csv",
+                                  "programs in PyTorch's exchange form: a row per worker, 0F0,0F1,0B0,..",
+                                  {.value = "FILE", .not_with = "plan,--schedule"}),
+    option<&ScheduleOptions::stages>("--stages", "pipeline workers",
+                                     {.least = 1, .most = plan::kOperationLimit}),
+    option<&ScheduleOptions::replicas>("--replicas", "workers per stage: 3-1; one number: of each",
+                                       {.value = "R-R"}),
+    option<&ScheduleOptions::study, &ScheduleStudy::request, &ScheduleRequest::micro_batches>(
+        "--micro-batches",
+        "per step; asynchronous: of the stream; generation: sequence groups; partime: frames", {.least = 1}),
+    option<&ScheduleOptions::per_update>("--per-update", "micro-batches per update, 2bw and macrobatch",
+                                         {.least = 1}),
+    option<&ScheduleOptions::study, &ScheduleStudy::request, &ScheduleRequest::chunks_per_worker>(
+        "--chunks", "stages per worker", {.least = 1}),
+    option<&ScheduleOptions::study, &ScheduleStudy::request, &ScheduleRequest::group>(
+        "--group", "interleaved: micro-batches per turn of a chunk", {.least = 1}),
+    option<&ScheduleOptions::costs>(
+        "--costs", "of a worker's whole share per micro-batch: F, I, W, B, R, AR, U, L, E; comm is latency",
+        {.value = "KEY=TIME,..", .standard = "F=1,I=1,W=1,comm=0"}),
+    option<&ScheduleOptions::window>(
+        "--window", "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,.."),
+    option<&ScheduleOptions::in_flight_limits>(
+        "--in-flight-limit", "most micro-batches in flight, for all workers or per worker", {.value = "N,N"}),
+    option<&ScheduleOptions::recompute>(
+        "--recompute", "activation checkpointing: never, except_last or always; for all stages, or per stage",
+        {.value = "MODE,.."}),
+    option<&ScheduleOptions::study, &ScheduleStudy::recompute_start>("--recompute-start", "when R may start"),
+    option<&ScheduleOptions::tokens>("--tokens", "generation: tokens per group", {.least = 1}),
+    option<&ScheduleOptions::study, &ScheduleStudy::request, &ScheduleRequest::tokens,
+           &plan::TokenLoop::barrier>("--barrier", "generation: all groups wait for each token"),
+    option<&ScheduleOptions::forward_packs>("--forward-packs", "harmony: stages per forward task",
+                                            {.value = "N,N"}),
+    option<&ScheduleOptions::backward_packs>("--backward-packs", "harmony: stages per backward task",
+                                             {.value = "N,N"}));
+
 }  // namespace
 
-void add_schedule_options(const cli::Command& command, ScheduleOptions& options, cli::Option plan) {
-  plan::ScheduleRequest& request = options.study.request;
-  const auto in_group = [](const cli::Option option) { return option.group(kGroup); };
-  const cli::Option name =
-      in_group(command.add_option("--schedule", request.name, "a name of `pp-plan schedules`"));
-  const cli::Option csv =
-      in_group(command
-                   .add_option("--csv", options.csv,
-                               "programs in PyTorch's exchange form: a row per worker, 0F0,0F1,0B0,..")
-                   .type_name("FILE"));
-  name.excludes(plan).excludes(csv).type_name("NAME");
-  csv.excludes(plan);
-  in_group(command.add_option("--stages", options.stages, "pipeline workers")
-               .check(cli::whole_number(1, plan::kOperationLimit)));
-  in_group(command.add_option("--replicas", options.replicas, "workers per stage: 3-1; one number: of each")
-               .type_name("R-R"));
-  in_group(
-      command
-          .add_option("--micro-batches", request.micro_batches,
-                      "per step; asynchronous: of the stream; generation: sequence groups; partime: frames")
-          .check(cli::whole_number(1)));
-  in_group(
-      command.add_option("--per-update", options.per_update, "micro-batches per update, 2bw and macrobatch")
-          .check(cli::whole_number(1)));
-  in_group(command.add_option("--chunks", request.chunks_per_worker, "stages per worker")
-               .check(cli::whole_number(1)));
-  in_group(command.add_option("--group", request.group, "interleaved: micro-batches per turn of a chunk")
-               .check(cli::whole_number(1)));
-  in_group(
-      command
-          .add_option("--costs", options.costs,
-                      "of a worker's whole share per micro-batch: F, I, W, B, R, AR, U, L, E; comm is latency")
-          .default_str("F=1,I=1,W=1,comm=0")
-          .type_name("KEY=TIME,.."));
-  in_group(command.add_option("--window", options.window,
-                              "micro-batches in flight of 1F1B kinds: win, published, wide, or K0,K1,.."));
-  in_group(command
-               .add_option("--in-flight-limit", options.in_flight_limits,
-                           "most micro-batches in flight, for all workers or per worker")
-               .type_name("N,N"));
-  in_group(
-      command
-          .add_option("--recompute", options.recompute,
-                      "activation checkpointing: never, except_last or always; for all stages, or per stage")
-          .type_name("MODE,.."));
-  in_group(cli::add_enum(command, "--recompute-start", options.study.recompute_start, "when R may start"));
-  in_group(command.add_option("--tokens", options.tokens, "generation: tokens per group")
-               .check(cli::whole_number(1)));
-  in_group(command.add_flag("--barrier", request.tokens.barrier, "generation: all groups wait for each token"));
-  in_group(command.add_option("--forward-packs", options.forward_packs, "harmony: stages per forward task")
-               .type_name("N,N"));
-  in_group(command.add_option("--backward-packs", options.backward_packs, "harmony: stages per backward task")
-               .type_name("N,N"));
+void add_schedule_options(const cli::Command& command, ScheduleOptions& options) {
+  cli::add_options(command, kSchedule, options);
 }
 
 plan::ScheduleStudy study_of(const ScheduleOptions& options) {
@@ -137,16 +125,6 @@ plan::ScheduleStudy study_of(const ScheduleOptions& options) {
   if (!options.window.empty()) std::tie(request.window, request.windows) = parse_window(options.window);
   set_length(options, study);
   return study;
-}
-
-void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer) {
-  command
-      .add_option_function(
-          "--for",
-          [&trainer](const std::string& text) { trainer = cli::typed_name<plan::Trainer>(text, "--for"); },
-          "search only plans that this trainer can run: " + list_names<plan::Trainer>())
-      .type_name("TRAINER")
-      .group("Search");
 }
 
 plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest request, const RequestOptions& given,

@@ -28,14 +28,18 @@ struct ScheduleOptions {
   int tokens = 1;
 };
 
-/// `plan`: the option that --schedule excludes.
-void add_schedule_options(const cli::Command& command, ScheduleOptions& options, cli::Option plan);
+/// Not with the argument `plan`, which the command has.
+void add_schedule_options(const cli::Command& command, ScheduleOptions& options);
 
 /// Throws pp::Error (usage) for options that do not go together or are missing.
 plan::ScheduleStudy study_of(const ScheduleOptions& options);
 
-/// --for.
-void add_trainer_option(const cli::Command& command, std::optional<plan::Trainer>& trainer);
+/// --for: the trainer that `trainer` is.
+template <auto trainer>
+constexpr auto trainer_option() {
+  return option<trainer>("--for", "search only plans that this trainer can run",
+                         {.group = "Search", .value = "TRAINER"});
+}
 
 /// The request within what the trainer can run of the profile (for_trainer()); where they are not given, with
 /// AdamW and with a float32 master of half weights. Throws pp::Error: usage as for_trainer(), data for a model

@@ -1,15 +1,13 @@
 // pp-plan schedules: the registry of schedules, and its table in Markdown.
-#include "apps/plan/schedules.h"
-
 #include <algorithm>
 #include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "apps/cli/options.h"
 #include "apps/cli/table.h"
 #include "apps/plan/commands.h"
 #include "libplan/report/schedule_study.h"
@@ -20,39 +18,16 @@ namespace pp::plan_tool {
 
 namespace {
 
+struct SchedulesOptions {
+  bool markdown = false;
+};
+constexpr auto kSchedules = options(option<&SchedulesOptions::markdown>(
+    "--markdown", "the reference: what each schedule holds and how long it waits"));
+
 Json policies_json(const plan::ScheduleRow& row) {
   Json policies = Json::array();
   for (const plan::WeightPolicy policy : row.policies) policies.push_back(name_of(policy));
   return policies;
-}
-
-void schedules(const cli::Shell& shell, bool markdown) {
-  if (markdown) {
-    std::cout << schedule_reference();
-    return;
-  }
-  cli::Table table({{"schedule", cli::Align::left},
-                    {"kind", cli::Align::left},
-                    {"weights", cli::Align::left},
-                    {"summary", cli::Align::left},
-                    {"needs", cli::Align::left}});
-  Json json = Json::array();
-  for (const plan::ScheduleRow& row : plan::schedule_table()) {
-    table.add({std::string(row.name), row.synchronous ? "sync" : "async",
-               std::string(name_of(row.default_policy())), std::string(row.summary),
-               row.needs.empty() ? "-" : std::string(row.needs)});
-    json.push_back({{"name", row.name},
-                    {"synchronous", row.synchronous},
-                    {"rules", name_of(row.rules)},
-                    {"weight_policies", policies_json(row)},
-                    {"summary", row.summary},
-                    {"needs", row.needs}});
-  }
-  if (shell.json) {
-    std::cout << dump_json(json);
-    return;
-  }
-  std::cout << table.text() << "\nK workers, M micro-batches per update, v stages per worker\n";
 }
 
 using plan::ScheduleRow;
@@ -145,19 +120,9 @@ std::array<std::string, 3> figures_of(const ScheduleRow& row) {
   return {cli::percent(figures.result.bubble_fraction), steady, first == last ? first : first + " .. " + last};
 }
 
-}  // namespace
-
-void add_schedules(const cli::Command& app, cli::Shell& shell) {
-  const cli::Command command = app.add_subcommand("schedules", "list the schedules");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan schedules", "pp-plan schedules --markdown",
-      "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"};
-  cli::add_common_options(command, shell, kExamples);
-  const auto markdown = std::make_shared<bool>(false);
-  command.add_flag("--markdown", *markdown, "the reference: what each schedule holds and how long it waits");
-  command.final_callback([&shell, markdown] { schedules(shell, *markdown); });
-}
-
+/// A line per schedule, as libplan/schedule/README.md has it. Its figures are of four workers and eight
+/// micro-batches whose F, I and W take the same, simulated without messages; `-`: the schedule has no programs
+/// without costs or a file.
 std::string schedule_reference() {
   std::string text =
       "| schedule | what | weights | stages of a worker | replicas | needs | bubble | in a row | holds | "
@@ -173,6 +138,43 @@ std::string schedule_reference() {
     text += " |\n";
   }
   return text;
+}
+
+void schedules(const SchedulesOptions& options, const cli::Shell& shell) {
+  if (options.markdown) {
+    std::cout << schedule_reference();
+    return;
+  }
+  cli::Table table({{"schedule", cli::Align::left},
+                    {"kind", cli::Align::left},
+                    {"weights", cli::Align::left},
+                    {"summary", cli::Align::left},
+                    {"needs", cli::Align::left}});
+  Json json = Json::array();
+  for (const plan::ScheduleRow& row : plan::schedule_table()) {
+    table.add({std::string(row.name), row.synchronous ? "sync" : "async",
+               std::string(name_of(row.default_policy())), std::string(row.summary),
+               row.needs.empty() ? "-" : std::string(row.needs)});
+    json.push_back({{"name", row.name},
+                    {"synchronous", row.synchronous},
+                    {"rules", name_of(row.rules)},
+                    {"weight_policies", policies_json(row)},
+                    {"summary", row.summary},
+                    {"needs", row.needs}});
+  }
+  if (shell.json) {
+    std::cout << dump_json(json);
+    return;
+  }
+  std::cout << table.text() << "\nK workers, M micro-batches per update, v stages per worker\n";
+}
+
+}  // namespace
+
+void add_schedules(const cli::Command& app, cli::Shell& shell) {
+  cli::add_command(app, shell, "schedules", "list the schedules", kSchedules, schedules,
+                   {"pp-plan schedules", "pp-plan schedules --markdown",
+                    "pp-plan simulate --schedule interleaved --stages 4 --micro-batches 8 --chunks 2"});
 }
 
 }  // namespace pp::plan_tool

@@ -1,12 +1,11 @@
 // pp-plan show: plans as text, pictures and a page; pp-plan check: a plan, also one edited by hand, is valid
 // in full.
 #include <algorithm>
-#include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/plan/commands.h"
 #include "apps/plan/pictures.h"
@@ -26,6 +25,11 @@ struct CheckOptions {
   std::string plan;
   std::string profile;
 };
+
+constexpr auto kCheck =
+    options(option<&CheckOptions::plan>("plan", "a plan.json", {.value = "PLAN", .required = true}),
+            option<&CheckOptions::profile>("--profile", "also that the plan was made from this profile",
+                                           {.value = "PROFILE"}));
 
 void check(const CheckOptions& options, const cli::Shell& shell) {
   const plan::Plan plan = cli::load(options.plan, plan::parse_plan);
@@ -51,6 +55,15 @@ struct ShowOptions {
   PictureOptions pictures;
   plan::TrainingBudget budget;
 };
+
+constexpr auto kShow =
+    options(option<&ShowOptions::plans>("plan", "a plan.json; several share the pictures' time axis",
+                                        {.value = "PLAN", .required = true}),
+            option<&ShowOptions::timeline>("--timeline", "one step, simulated, as text, with memory over time"),
+            option<&ShowOptions::programs>("--programs", "every worker's operations"),
+            option<&ShowOptions::html>("--html",
+                                       "write one page for a browser to explore, self-contained; - for stdout",
+                                       {.group = "Pictures", .value = "FILE"}));
 
 /// A document, by the name of its file.
 struct Shown {
@@ -151,39 +164,20 @@ void show(const ShowOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_check(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<CheckOptions>();
-  const cli::Command command = app.add_subcommand("check", "check a plan: stages, workers, programs, memory");
-  command.add_option("plan", options->plan, "a plan.json").required().type_name("PLAN");
-  command.add_option("--profile", options->profile, "also that the plan was made from this profile")
-      .type_name("PROFILE");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-plan check plan.json",
-                                                             "pp-plan check plan.json --profile profile.json",
-                                                             "pp-plan check plan.json --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { check(*options, shell); });
+  cli::add_command(app, shell, "check", "check a plan: stages, workers, programs, memory", kCheck, check,
+                   {"pp-plan check plan.json", "pp-plan check plan.json --profile profile.json",
+                    "pp-plan check plan.json --json"});
 }
 
 void add_show(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ShowOptions>();
-  const cli::Command command =
-      app.add_subcommand("show", "print plans: stages, promise, bound, alternatives; draw them");
-  command.add_option("plan", options->plans, "a plan.json; several share the pictures' time axis")
-      .required()
-      .type_name("PLAN");
-  command.add_flag("--timeline", options->timeline, "one step, simulated, as text, with memory over time");
-  command.add_flag("--programs", options->programs, "every worker's operations");
-  add_budget_options(command, options->budget);
-  add_picture_options(command, options->pictures);
-  command
-      .add_option("--html", options->html,
-                  "write one page for a browser to explore, self-contained; - for stdout")
-      .type_name("FILE")
-      .group("Pictures");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan show plan.json --programs --timeline", "pp-plan show plan.json --svg step.svg",
-      "pp-plan show plan.json other.json --html plans.html"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { show(*options, shell); });
+  cli::add_command(app, shell, "show", "print plans: stages, promise, bound, alternatives; draw them", kShow,
+                   show,
+                   {"pp-plan show plan.json --programs --timeline", "pp-plan show plan.json --svg step.svg",
+                    "pp-plan show plan.json other.json --html plans.html"},
+                   [](const cli::Command& command, ShowOptions& options) {
+                     add_budget_options(command, options.budget);
+                     add_picture_options(command, options.pictures);
+                   });
 }
 
 }  // namespace pp::plan_tool

@@ -1,9 +1,7 @@
 // pp-plan simulate: a plan's step, or a schedule by itself, by the event simulator, as figures and pictures.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -35,6 +33,20 @@ struct SimulateOptions {
   std::optional<int> queues;
   std::string speed;
 };
+
+constexpr auto kSimulate =
+    options(option<&SimulateOptions::plan>("plan", "a plan.json", {.value = "PLAN"}),
+            option<&SimulateOptions::updates>(
+                "--updates", "optimizer updates to simulate, for asynchronous plans", {.least = 1}),
+            option<&SimulateOptions::speed>(
+                "--speed",
+                "the plan on slower or faster devices: NODE=FACTOR or DEVICE=FACTOR, such as host1=0.8,3=0.5",
+                {.value = "NAME=X,.."}),
+            option<&SimulateOptions::programs>("--programs", "also every worker's operations"),
+            option<&SimulateOptions::to_csv>(
+                "--to-csv", "write the programs in PyTorch's exchange form; - for stdout", {.value = "FILE"}),
+            option<&SimulateOptions::queues>(
+                "--queues", "check that queues of so many messages suffice; 0: blocking sends", {.least = 0}));
 
 /// `node1=0.8,3=0.5`, per worker: of a node, or of a device by its number. 1 for the others.
 std::vector<double> speeds_of(const plan::Plan& plan, const std::string& text) {
@@ -192,30 +204,14 @@ void simulate(const SimulateOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_simulate(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<SimulateOptions>();
-  const cli::Command command =
-      app.add_subcommand("simulate", "simulate a plan's step, or a schedule by itself");
-  const cli::Option plan = command.add_option("plan", options->plan, "a plan.json").type_name("PLAN");
-  add_picture_options(command, options->pictures);
-  command.add_option("--updates", options->updates, "optimizer updates to simulate, for asynchronous plans")
-      .check(cli::whole_number(1));
-  command
-      .add_option("--speed", options->speed,
-                  "the plan on slower or faster devices: NODE=FACTOR or DEVICE=FACTOR, such as host1=0.8,3=0.5")
-      .type_name("NAME=X,..");
-  add_schedule_options(command, options->schedule, plan);
-  command.add_flag("--programs", options->programs, "also every worker's operations");
-  command.add_option("--to-csv", options->to_csv, "write the programs in PyTorch's exchange form; - for stdout")
-      .type_name("FILE");
-  command
-      .add_option("--queues", options->queues,
-                  "check that queues of so many messages suffice; 0: blocking sends")
-      .check(cli::whole_number(0));
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",
-      "pp-plan simulate --schedule zb-h1 --stages 4 --micro-batches 8 --costs F=1,I=1,W=1,comm=0.1 --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { simulate(*options, shell); });
+  cli::add_command(
+      app, shell, "simulate", "simulate a plan's step, or a schedule by itself", kSimulate, simulate,
+      {"pp-plan simulate plan.json --svg step.svg", "pp-plan simulate plan.json --trace trace.json",
+       "pp-plan simulate --schedule zb-h1 --stages 4 --micro-batches 8 --costs F=1,I=1,W=1,comm=0.1 --json"},
+      [](const cli::Command& command, SimulateOptions& options) {
+        add_picture_options(command, options.pictures);
+        add_schedule_options(command, options.schedule);
+      });
 }
 
 }  // namespace pp::plan_tool

@@ -1,9 +1,7 @@
 // pp-plan sweep: the best plan of every combination of devices, mini-batch, schedule and micro-batches.
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/options.h"
@@ -23,7 +21,7 @@
 namespace pp::plan_tool {
 namespace {
 
-const std::string kUsualCounts = "1,2,4,8,16";
+constexpr auto kUsualCounts = "1,2,4,8,16";
 
 struct SweepOptions {
   std::vector<std::string> profiles;
@@ -246,66 +244,50 @@ void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   }
 }
 
-void add_grid_options(const cli::Command& command, SweepOptions& options) {
-  const cli::Option devices =
-      command.add_option("--devices", options.devices, "numbers of equal devices of the profile's kind")
-          .type_name("N,N");
-  const cli::Option nodes =
-      command
-          .add_option("--nodes", options.nodes, "numbers of copies of the first node of --cluster or --levels")
-          .type_name("N,N");
-  add_machine_options(command, options.cluster, devices, nodes);
-  add_budget_options(command, options.budget);
-  add_trainer_option(command, options.trainer);
-  command.add_option("--mini-batch,--mini-batches", options.mini_batches, "samples per optimizer update")
-      .type_name("N,N")
-      .group("Training");
-  command.add_option("--micro-batches", options.micro_batches, "counts per mini-batch, or auto: the best")
-      .default_str(kUsualCounts + "; with --for auto")
-      .type_name("M,M")
-      .group("Training");
-  command.add_option("--schedule,--schedules", options.schedules, "auto, names of `pp-plan schedules`")
-      .delimiter(',')
-      .allow_extra_args(false)
-      .default_str("gpipe,1f1b,zb-h1; with --for the trainer's")
-      .type_name("NAME,NAME")
-      .group("Search");
-  add_shape_options(command, options.request);
-  command
-      .add_option("--strategy", options.strategy,
-                  "how every combination is cut: " + list_names<plan::Strategy>())
-      .type_name("NAME")
-      .group("Search");
-  command.add_option("--threads", options.threads, "plans made at the same time")
-      .default_str("one per core")
-      .check(cli::whole_number(1))
-      .group("Search");
-}
+constexpr auto kGrid = options(
+    option<&SweepOptions::profiles>(
+        "profile",
+        "a profile.json, or several as pp-plan make takes them: of each combination the fastest counts",
+        {.value = "PROFILE", .required = true}),
+    option<&SweepOptions::csv>("--csv", "write the rows as CSV; - for stdout", {.value = "FILE"}),
+    option<&SweepOptions::devices>("--devices", "numbers of equal devices of the profile's kind",
+                                   {.group = "Machine", .value = "N,N"}),
+    option<&SweepOptions::nodes>("--nodes", "numbers of copies of the first node of --cluster or --levels",
+                                 {.value = "N,N", .not_with = "--devices"}),
+    trainer_option<&SweepOptions::trainer>(),
+    option<&SweepOptions::mini_batches>("--mini-batch,--mini-batches", "samples per optimizer update",
+                                        {.group = "Training", .value = "N,N"}),
+    option<&SweepOptions::micro_batches>("--micro-batches", "counts per mini-batch, or auto: the best",
+                                         {.value = "M,M", .standard = "1,2,4,8,16; with --for auto"}),
+    option<&SweepOptions::schedules>("--schedule,--schedules", "auto, names of `pp-plan schedules`",
+                                     {.group = "Search",
+                                      .value = "NAME,NAME",
+                                      .standard = "gpipe,1f1b,zb-h1; with --for the trainer's",
+                                      .separator = ','}),
+    option<&SweepOptions::strategy>("--strategy", "how every combination is cut",
+                                    {.value = "NAME", .values = all_names<plan::Strategy>}),
+    option<&SweepOptions::threads>("--threads", "plans made at the same time",
+                                   {.least = 1, .standard = "one per core"}),
+    calibrate_option<&SweepOptions::reports>());
 
 }  // namespace
 
 void add_sweep(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<SweepOptions>();
-  const cli::Command command = app.add_subcommand(
-      "sweep", "the best plan for every combination of devices, mini-batch, schedule and micro-batches");
-  command
-      .add_option(
-          "profile", options->profiles,
-          "a profile.json, or several as pp-plan make takes them: of each combination the fastest counts")
-      .required()
-      .type_name("PROFILE");
-  command.add_option("--csv", options->csv, "write the rows as CSV; - for stdout").type_name("FILE");
-  add_grid_options(command, *options);
-  add_basic_options(command, options->request);
-  add_calibrate_option(command, options->reports);
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
-      "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 "
-      "--json",
-      "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 --replicas 1-1-1-1 "
-      "--csv -"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { run_sweep(*options, shell); });
+  cli::add_command(app, shell, "sweep",
+                   "the best plan for every combination of devices, mini-batch, schedule and micro-batches",
+                   kGrid, run_sweep,
+                   {"pp-plan sweep profile.json --devices 2,4,8 --bandwidth 10GB/s --mini-batch 64",
+                    "pp-plan sweep profile.json --cluster cluster.json --mini-batch 64 --micro-batches 4,8,16 "
+                    "--json",
+                    "pp-plan sweep profile.json --devices 4 --bandwidth 10GB/s --mini-batch 64 --stages 4 "
+                    "--replicas 1-1-1-1 "
+                    "--csv -"},
+                   [](const cli::Command& command, SweepOptions& options) {
+                     add_machine_options(command, options.cluster);
+                     add_budget_options(command, options.budget);
+                     add_shape_options(command, options.request);
+                     add_basic_options(command, options.request);
+                   });
 }
 
 }  // namespace pp::plan_tool

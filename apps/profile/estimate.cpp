@@ -2,8 +2,6 @@
 #include "libprofile/estimate/estimate.h"
 
 #include <algorithm>
-#include <array>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -50,7 +48,7 @@ std::optional<Link> link_of(const std::string& of, const std::string& rate, cons
 
 /// Also by the names that people type: bf16, fp8, mxfp8, nvfp4.
 RunType typed_type(const std::string& text) {
-  for (const auto& [type, alias] : cli::Aliases<DType>::table)
+  for (const auto& [type, alias] : Aliases<DType>::table)
     if (alias == text) return type;
   if (text == "fp8") return NarrowType::float8;
   if (text == "mxfp8") return NarrowType::mxfloat8;
@@ -75,14 +73,11 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
       .expert_degree = options.expert_parallel,
       .expert_imbalance = options.imbalance,
       .sequence_parallel = !options.whole_positions,
-      .checkpoint = cli::typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
+      .checkpoint = typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
       .trainer = load_trainer(options.trainer, device.kind),
       .tensor_link = link_of("--tensor", options.tensor_link, options.tensor_latency, device),
       .context_link = link_of("--context", options.context_link, options.context_latency, device),
       .expert_link = link_of("--expert", options.expert_link, options.expert_latency, device)};
-  if (!(options.imbalance.value_or(1) >= 1 && options.imbalance.value_or(1) <= 1000))
-    throw Error(ErrorKind::usage, "--expert-imbalance " + std::to_string(*options.imbalance) +
-                                      ": must be from 1, tokens in equal parts, to 1000");
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -112,107 +107,83 @@ void estimate(const EstimateOptions& options, const cli::Shell& shell) {
   write_profile(profile, output, shell);
 }
 
-void add_group_options(const cli::Command& command, EstimateOptions& options) {
-  const std::string group = "Groups";
-  const auto add_degree = [&](const std::string& name, int& degree, const std::string& help) {
-    command.add_option(name, degree, help).check(cli::whole_number(1)).type_name("INT").group(group);
-  };
-  add_degree("--tensor", options.tensor,
-             "devices that share every layer by splitting its tensors; times are then of the group, bytes of "
-             "one member");
-  command
-      .add_flag("--no-sequence-parallel", options.whole_positions,
-                "each member keeps and computes norms, dropout and sums of all positions")
-      .group(group);
-  add_degree("--context-parallel", options.context_parallel,
-             "such groups that have a part of every sample's positions each, neighbours of each other");
-  add_degree("--expert-parallel", options.expert_parallel,
-             "devices that have a part of every mixture's experts each: several of these groups, with samples "
-             "of their own, or a part of one");
-  command
-      .add_option("--expert-imbalance", options.imbalance,
-                  "most tokens that the experts of a device get, relative to the mean")
-      .type_name("FACTOR")
-      .group(group)
-      .default_str("the trainer's");
-  const auto add_link = [&](const std::string& of, std::string& rate, std::string& latency) {
-    command
-        .add_option(of + "-link", rate,
-                    "bandwidth between these members: 300GB/s; default what the device's file says")
-        .type_name("RATE")
-        .group(group);
-    command
-        .add_option(of + "-latency", latency,
-                    "of a message between them: 10us; default what the device's file says")
-        .type_name("TIME")
-        .group(group);
-  };
-  add_link("--tensor", options.tensor_link, options.tensor_latency);
-  add_link("--context", options.context_link, options.context_latency);
-  add_link("--expert", options.expert_link, options.expert_latency);
-}
+void take_type(EstimateOptions& options, const std::string& text) { options.dtype = typed_type(text); }
+
+constexpr auto kRateHelp = "bandwidth between these members: 300GB/s; default what the device's file says";
+constexpr auto kLatencyHelp = "of a message between them: 10us; default what the device's file says";
+using Wanted = EstimateOptions;
+constexpr auto kEstimate = options(
+    option<&Wanted::model>("model", kModelHelp, {.value = "MODEL", .required = true}),
+    option<&Wanted::device>("--device-spec",
+                            "what is known of the device: h100, or a file with the keys that "
+                            "libprofile/estimate lists",
+                            {.value = "FILE", .required = true}),
+    option<&Wanted::trainer>("--trainer",
+                             "whose steps are estimated: pp-run, megatron, nemo, torchtitan, fsdp, or a file",
+                             {.value = "FILE", .standard = "pp-run; on a CPU what the device's file says"}),
+    option<&Wanted::output>("-o,--output", "write the profile; - for stdout", {.value = "FILE"}),
+    option<&Wanted::sizes>(
+        "--micro-batch-sizes",
+        "samples per micro-batch (of each such group), rising; auto: 1, 2, 4, ... as long as "
+        "every layer fits the device",
+        {.value = "LIST"}),
+    parsed<take_type>(
+        "--dtype",
+        "floating type of weights and activations, of float8, mxfloat8 and float4 of the products "
+        "of blocks, all else in bfloat16",
+        {.value = "NAME",
+         .standard = "the torch_dtype of a config.json, bfloat16 for its float16; else float32",
+         .values = run_type_names}),
+    option<&Wanted::context>("--context",
+                             "tokens of a sample, as `:sequence=8192` behind a config.json or a language model",
+                             {.least = 1}),
+    option<&Wanted::tensor>("--tensor",
+                            "devices that share every layer by splitting its tensors; times are then of the "
+                            "group, bytes of one member",
+                            {.group = "Groups", .least = 1}),
+    option<&Wanted::whole_positions>("--no-sequence-parallel",
+                                     "each member keeps and computes norms, dropout and sums of all positions"),
+    option<&Wanted::context_parallel>(
+        "--context-parallel",
+        "such groups that have a part of every sample's positions each, neighbours of each other",
+        {.least = 1}),
+    option<&Wanted::expert_parallel>("--expert-parallel",
+                                     "devices that have a part of every mixture's experts each: several of "
+                                     "these groups, with samples of their own, or a part of one",
+                                     {.least = 1}),
+    option<&Wanted::imbalance>("--expert-imbalance",
+                               "most tokens that the experts of a device get, relative to the mean",
+                               {.value = "FACTOR", .least = 1, .most = 1000, .standard = "the trainer's"}),
+    option<&Wanted::tensor_link>("--tensor-link", kRateHelp, {.value = "RATE"}),
+    option<&Wanted::tensor_latency>("--tensor-latency", kLatencyHelp, {.value = "TIME"}),
+    option<&Wanted::context_link>("--context-link", kRateHelp, {.value = "RATE"}),
+    option<&Wanted::context_latency>("--context-latency", kLatencyHelp, {.value = "TIME"}),
+    option<&Wanted::expert_link>("--expert-link", kRateHelp, {.value = "RATE"}),
+    option<&Wanted::expert_latency>("--expert-latency", kLatencyHelp, {.value = "TIME"}));
 
 }  // namespace
 
 void add_estimate(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<EstimateOptions>();
-  const cli::Command command =
-      app.add_subcommand("estimate", "a profile from FLOPs and bytes, for a device that is not at hand");
-  command
-      .add_option("model", options->model,
-                  "a model.json, a config.json of Hugging Face (config.json:sequence=512,layers=4), or a "
-                  "built-in family: "
-                  "`pp-profile models` lists them")
-      .required()
-      .type_name("MODEL");
-  command
-      .add_option("--device-spec", options->device,
-                  "what is known of the device: h100, or a file with the keys that libprofile/estimate lists")
-      .required()
-      .type_name("FILE");
-  command
-      .add_option("--trainer", options->trainer,
-                  "whose steps are estimated: pp-run, megatron, nemo, torchtitan, fsdp, or a file")
-      .type_name("FILE")
-      .default_str("pp-run; on a CPU what the device's file says");
-  command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
-  command
-      .add_option("--micro-batch-sizes", options->sizes,
-                  "samples per micro-batch (of each such group), rising; auto: 1, 2, 4, ... as long as every "
-                  "layer fits the device")
-      .type_name("LIST");
-  command
-      .add_option_function(
-          "--dtype", [&type = options->dtype](const std::string& text) { type = typed_type(text); },
-          "floating type of weights and activations; float8, mxfloat8, float4: of the products of blocks, all "
-          "else "
-          "in bfloat16")
-      .type_name("NAME")
-      .choices(run_type_names())
-      .default_str("the torch_dtype of a config.json, bfloat16 for its float16; else float32");
-  command.add_flag(
-      "--checkpoint{blocks}", options->checkpoint,
-      "every block of layers, such as block3, runs its forward again in its backward and keeps its "
-      "inputs alone; --checkpoint=attention: attention alone, and its scores are not kept");
-  command
-      .add_option("--context", options->context,
-                  "tokens of a sample, as `:sequence=8192` behind a config.json or a language model")
-      .check(cli::whole_number(1))
-      .type_name("INT");
-  add_group_options(command, *options);
-  static constexpr std::array<std::string_view, 5> kExamples{
-      "pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",
-      "pp-profile estimate gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0 "
-      "--device-spec configs/devices/h100.json --dtype bfloat16 --micro-batch-sizes 1,2 -o gpt3.json",
-      "pp-profile estimate gpt2_xl:heads=20,dropout=0 --device-spec configs/devices/a100.json --dtype bfloat16 "
-      "--tensor 4 --tensor-link 230GB/s -o gpt2-4.json",
-      "pp-profile estimate config.json --context 8192 --dtype float8 --tensor 4 --context-parallel 2 "
-      "--device-spec "
-      "configs/devices/h100.json --trainer nemo -o profile.json",
-      "pp-profile estimate config.json:sequence=8192 --device-spec configs/devices/h100.json --dtype bfloat16 "
-      "-o profile.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { estimate(*options, shell); });
+  cli::add_command(
+      app, shell, "estimate", "a profile from FLOPs and bytes, for a device that is not at hand", kEstimate,
+      estimate,
+      {"pp-profile estimate vgg16 --device-spec configs/devices/a100.json -o profile.json",
+       "pp-profile estimate gpt2:layers=96,width=12288,heads=96,sequence=2048,tied=0 "
+       "--device-spec configs/devices/h100.json --dtype bfloat16 --micro-batch-sizes 1,2 -o gpt3.json",
+       "pp-profile estimate gpt2_xl:heads=20,dropout=0 --device-spec configs/devices/a100.json --dtype "
+       "bfloat16 "
+       "--tensor 4 --tensor-link 230GB/s -o gpt2-4.json",
+       "pp-profile estimate config.json --context 8192 --dtype float8 --tensor 4 --context-parallel 2 "
+       "--device-spec "
+       "configs/devices/h100.json --trainer nemo -o profile.json",
+       "pp-profile estimate config.json:sequence=8192 --device-spec configs/devices/h100.json --dtype bfloat16 "
+       "-o profile.json"},
+      [](const cli::Command& command, EstimateOptions& options) {
+        command.add_flag(
+            "--checkpoint{blocks}", options.checkpoint,
+            "every block of layers, such as block3, runs its forward again in its backward and keeps its "
+            "inputs alone; --checkpoint=attention: attention alone, and its scores are not kept");
+      });
 }
 
 }  // namespace pp::profile_tool

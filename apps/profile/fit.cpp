@@ -1,11 +1,9 @@
 // pp-profile fit: a device's figures from measured training steps.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -32,6 +30,28 @@ struct FitOptions {
   std::string name, source;
   int seed = 1;
 };
+
+constexpr auto kFit = options(
+    option<&FitOptions::runs>(
+        "--runs",
+        "measured steps: CSV files, libprofile/estimate has the columns, and report.json files of pp-run",
+        {.value = "FILE", .required = true}),
+    option<&FitOptions::device>("--device-spec",
+                                "the device to start from, peaks and rough figures: a100, or a file",
+                                {.value = "FILE", .required = true}),
+    option<&FitOptions::trainer>(
+        "--trainer", "who ran what names no trainer: pp-run, megatron, nemo, torchtitan, fsdp, or a file",
+        {.value = "FILE", .standard = "pp-run of a GPU"}),
+    option<&FitOptions::output>("-o,--output", "write the device; - for stdout", {.value = "FILE"}),
+    option<&FitOptions::trainer_output>("--trainer-output", "write the only trainer's fitted figures",
+                                        {.value = "FILE"}),
+    option<&FitOptions::parameters>("--parameters",
+                                    "names of what is fitted, such as types.efficiency,pp-run.launch_s; "
+                                    "default all that is above 0 in the documents to start from",
+                                    {.value = "LIST"}),
+    option<&FitOptions::name>("--name", "of the fitted device; default as it was"),
+    option<&FitOptions::source>("--source", "where the runs come from; default as it was"),
+    option<&FitOptions::seed>("--seed", "of the halves", {.least = 0}));
 
 /// A run of pp-run in one stage, in which a step is its micro-batches one after the other, whatever the
 /// schedule.
@@ -275,47 +295,14 @@ void fit(const FitOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_fit(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<FitOptions>();
-  const cli::Command command =
-      app.add_subcommand("fit", "a device's figures from measured training steps, for estimates");
-  command
-      .add_option(
-          "--runs", options->runs,
-          "measured steps: CSV files, libprofile/estimate has the columns, and report.json files of pp-run")
-      .required()
-      .type_name("FILE");
-  command
-      .add_option("--device-spec", options->device,
-                  "the device to start from, peaks and rough figures: a100, or a file")
-      .required()
-      .type_name("FILE");
-  command
-      .add_option("--trainer", options->trainer,
-                  "who ran what names no trainer: pp-run, megatron, nemo, torchtitan, fsdp, or a file")
-      .type_name("FILE")
-      .default_str("pp-run of a GPU");
-  command.add_option("-o,--output", options->output, "write the device; - for stdout").type_name("FILE");
-  command.add_option("--trainer-output", options->trainer_output, "write the only trainer's fitted figures")
-      .type_name("FILE");
-  command
-      .add_option("--parameters", options->parameters,
-                  "names of what is fitted, such as types.efficiency,pp-run.launch_s; default all that is "
-                  "above 0 in the "
-                  "documents to start from")
-      .type_name("LIST");
-  command.add_option("--name", options->name, "of the fitted device; default as it was").type_name("TEXT");
-  command.add_option("--source", options->source, "where the runs come from; default as it was")
-      .type_name("TEXT");
-  command.add_option("--seed", options->seed, "of the halves").check(cli::whole_number(0));
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile fit --runs runs.csv --device-spec configs/devices/a100.json -o device.json",
-      "pp-profile fit --runs runs.csv --device-spec configs/devices/h100.json --parameters "
-      "types.efficiency,pp-run.launch_s -o device.json",
-      "pp-profile fit --runs small.report.json --runs large.report.json --device-spec "
-      "configs/devices/cpu-core.json "
-      "--parameters types.half_flops -o device.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { fit(*options, shell); });
+  cli::add_command(app, shell, "fit", "a device's figures from measured training steps, for estimates", kFit,
+                   fit,
+                   {"pp-profile fit --runs runs.csv --device-spec configs/devices/a100.json -o device.json",
+                    "pp-profile fit --runs runs.csv --device-spec configs/devices/h100.json --parameters "
+                    "types.efficiency,pp-run.launch_s -o device.json",
+                    "pp-profile fit --runs small.report.json --runs large.report.json --device-spec "
+                    "configs/devices/cpu-core.json "
+                    "--parameters types.half_flops -o device.json"});
 }
 
 }  // namespace pp::profile_tool

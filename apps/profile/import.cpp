@@ -2,7 +2,6 @@
 #include <array>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/options.h"
@@ -60,7 +59,7 @@ plan::TimeUnit time_unit(const ImportOptions& options) {
     throw Error(ErrorKind::usage,
                 "Piper's files do not say their unit of time; add --time-unit s or --time-unit ms");
   }
-  return cli::typed_name<plan::TimeUnit>(options.time_unit, "--time-unit");
+  return typed_name<plan::TimeUnit>(options.time_unit, "--time-unit");
 }
 
 Profile import_sailor(std::string_view text, const ImportOptions& options) {
@@ -92,6 +91,21 @@ Profile import_as(Format format, std::string_view text, const std::string& name,
   throw Error(ErrorKind::internal, "unknown format");
 }
 
+constexpr auto kImport = options(
+    option<&ImportOptions::file>("file", "the foreign file", {.value = "FILE", .required = true}),
+    option<&ImportOptions::output>("-o,--output", "write the profile; - for stdout", {.value = "FILE"}),
+    option<&ImportOptions::format>("--format", "format of the file"),
+    option<&ImportOptions::batch_size>(
+        "--batch-size",
+        "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1", {.least = 1}),
+    option<&ImportOptions::time_unit>("--time-unit", "of Piper's files",
+                                      {.value = "UNIT", .values = all_names<plan::TimeUnit>}),
+    option<&ImportOptions::entry>("--entry", "of Sailor's files: whose times, such as OPT-350/GH-96",
+                                  {.value = "MODEL/GPU"}),
+    option<&ImportOptions::sizes>(
+        "--sizes", "of Sailor's files and of kineto, which have no bytes: a profile of the same model that has",
+        {.value = "PROFILE"}));
+
 void import(const ImportOptions& options, const cli::Shell& shell) {
   const std::string name =
       options.file == "-" ? "imported" : std::filesystem::path(options.file).stem().string();
@@ -107,31 +121,13 @@ void import(const ImportOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_import(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ImportOptions>();
-  const cli::Command command = app.add_subcommand(
-      "import", "turn another planner's profile, or a trace of PyTorch's, into profile.json");
-  command.add_option("file", options->file, "the foreign file").required().type_name("FILE");
-  command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
-  cli::add_enum(command, "--format", options->format, "format of the file");
-  command
-      .add_option("--batch-size", options->batch_size,
-                  "samples per micro-batch of the foreign profile; else N of `-pbs-N` in its name, else 1")
-      .check(cli::whole_number(1));
-  command.add_option("--time-unit", options->time_unit, "of Piper's files: " + list_names<plan::TimeUnit>())
-      .type_name("UNIT");
-  command.add_option("--entry", options->entry, "of Sailor's files: whose times, such as OPT-350/GH-96")
-      .type_name("MODEL/GPU");
-  command
-      .add_option("--sizes", options->sizes,
-                  "of Sailor's files and of kineto, which have no bytes: a profile of the same model that has")
-      .type_name("PROFILE");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile import graph.txt --format pipedream -o profile.json",
-      "pp-profile import trace.json --format kineto --sizes sizes.json -o profile.json",
-      "pp-profile import profiles.json --format sailor --entry OPT-350/GH-96 --sizes sizes.json -o "
-      "profile.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { import(*options, shell); });
+  cli::add_command(
+      app, shell, "import", "turn another planner's profile, or a trace of PyTorch's, into profile.json",
+      kImport, import,
+      {"pp-profile import graph.txt --format pipedream -o profile.json",
+       "pp-profile import trace.json --format kineto --sizes sizes.json -o profile.json",
+       "pp-profile import profiles.json --format sailor --entry OPT-350/GH-96 --sizes sizes.json -o "
+       "profile.json"});
 }
 
 }  // namespace pp::profile_tool

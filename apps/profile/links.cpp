@@ -1,6 +1,5 @@
 // pp-profile links: what handing a tensor from one device to another costs.
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -33,6 +32,15 @@ struct LinksOptions {
   std::string output;
   run::LinkSweep sweep;
 };
+
+constexpr auto kLinks =
+    options(option<&LinksOptions::devices>("--devices",
+                                           "cpu:2x1 (two devices of one core), cpu:2x4 (two of four cores), "
+                                           "cuda:0,cuda:1; under mpirun the ranks",
+                                           {.value = "DEVICES", .standard = "cpu:2x1"}),
+            option<&LinksOptions::sweep, &run::LinkSweep::largest>(
+                "--largest", "largest message; sizes double from 1 KiB on"),
+            option<&LinksOptions::output>("-o,--output", "write the cluster; - for stdout", {.value = "FILE"}));
 
 /// `cuda:0,cuda:1`: the numbers, of devices that exist. Throws pp::Error: (usage), or (device) with those that
 /// exist.
@@ -194,23 +202,10 @@ void links(const LinksOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_links(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<LinksOptions>();
-  const cli::Command command = app.add_subcommand("links", "measure latency and bandwidth between devices");
-  command
-      .add_option(
-          "--devices", options->devices,
-          "cpu:2x1 (two devices of one core), cpu:2x4 (two of four cores), cuda:0,cuda:1; under mpirun the "
-          "ranks")
-      .default_str("cpu:2x1")
-      .type_name("DEVICES");
-  cli::add_bytes(command, "--largest", options->sweep.largest, "largest message; sizes double from 1 KiB on")
-      .default_str(to_text(options->sweep.largest));
-  command.add_option("-o,--output", options->output, "write the cluster; - for stdout").type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile links --devices cpu:2x1 -o cluster.json", "pp-profile links --devices cpu:2x2 --json",
-      "pp-profile links --largest 64MiB -o cluster.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { links(*options, shell); });
+  cli::add_command(
+      app, shell, "links", "measure latency and bandwidth between devices", kLinks, links,
+      {"pp-profile links --devices cpu:2x1 -o cluster.json", "pp-profile links --devices cpu:2x2 --json",
+       "pp-profile links --largest 64MiB -o cluster.json"});
 }
 
 }  // namespace pp::profile_tool

@@ -54,10 +54,6 @@ ModelGraph parse(std::string_view text, const std::string& arguments) {
               "takes no arguments: it is no config.json of Hugging Face; leave out \":" + arguments + "\"");
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<Document> document_of(const std::string& model) {
   if (const auto path = document_at(model)) return Document{*path, {}};
   return document_with_arguments(model);

@@ -1,11 +1,10 @@
 // pp-profile models: the built-in families, and one of them as a model document; pp-profile schema: the JSON
 // Schema of a document, for editors and validators.
-#include <array>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/table.h"
 #include "apps/cli/terminal_text.h"
@@ -26,6 +25,15 @@ struct ModelsOptions {
   bool operations = false;
   bool markdown = false;
 };
+
+constexpr auto kModels = options(
+    option<&ModelsOptions::model>(
+        "model", "a family or a config.json of Hugging Face, with or without arguments, or a model.json",
+        {.value = "MODEL"}),
+    option<&ModelsOptions::output>("-o,--output", "write the model; - for stdout", {.value = "FILE"}),
+    option<&ModelsOptions::operations>("--ops", "list the operations that a model.json may use"),
+    option<&ModelsOptions::markdown>("--markdown",
+                                     "with --ops: all that is known of each, as a table in Markdown"));
 
 std::string argument_list(const model::FamilyRow& family) {
   std::string list;
@@ -132,6 +140,14 @@ struct SchemaOptions {
   std::string directory;
 };
 
+std::vector<std::string> document_names() { return {schema_names().begin(), schema_names().end()}; }
+
+constexpr auto kSchema = options(
+    option<&SchemaOptions::document>("document", "one of", {.value = "DOCUMENT", .values = document_names}),
+    option<&SchemaOptions::directory>("--directory", "write them all, as DIR/NAME.schema.json",
+                                      {.value = "DIR"}),
+    option<&SchemaOptions::output>("-o,--output", "write the schema; - for stdout", {.value = "FILE"}));
+
 void write_all(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   for (const std::string_view name : schema_names()) {
@@ -140,7 +156,7 @@ void write_all(const std::filesystem::path& directory) {
   }
 }
 
-void schema(const SchemaOptions& options) {
+void schema(const SchemaOptions& options, const cli::Shell& /*shell*/) {
   if (options.document.empty() == options.directory.empty())
     throw Error(ErrorKind::usage, "schema: name a document, or --directory for all of them");
   if (!options.directory.empty()) return write_all(options.directory);
@@ -152,39 +168,15 @@ void schema(const SchemaOptions& options) {
 }  // namespace
 
 void add_models(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ModelsOptions>();
-  const cli::Command command =
-      app.add_subcommand("models", "list the built-in models; show one, or write it as model.json");
-  command
-      .add_option("model", options->model,
-                  "a family or a config.json of Hugging Face, with or without arguments, or a model.json")
-      .type_name("MODEL");
-  command.add_option("-o,--output", options->output, "write the model; - for stdout").type_name("FILE");
-  command.add_flag("--ops", options->operations, "list the operations that a model.json may use");
-  command.add_flag("--markdown", options->markdown,
-                   "with --ops: all that is known of each, as a table in Markdown");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile models", "pp-profile models resnet18:image=32", "pp-profile models lenet5 -o model.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { models(*options, shell); });
+  cli::add_command(
+      app, shell, "models", "list the built-in models; show one, or write it as model.json", kModels, models,
+      {"pp-profile models", "pp-profile models resnet18:image=32", "pp-profile models lenet5 -o model.json"});
 }
 
 void add_schema(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<SchemaOptions>();
-  const cli::Command command = app.add_subcommand("schema", "print the JSON Schema of a document");
-  std::string names;
-  for (const std::string_view name : schema_names()) names.append(names.empty() ? "" : ", ").append(name);
-  command.add_option("document", options->document, "one of " + names)
-      .type_name("DOCUMENT")
-      .choices({schema_names().begin(), schema_names().end()});
-  command.add_option("--directory", options->directory, "write them all, as DIR/NAME.schema.json")
-      .type_name("DIR");
-  command.add_option("-o,--output", options->output, "write the schema; - for stdout").type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-profile schema model",
-                                                             "pp-profile schema plan -o plan.schema.json",
-                                                             "pp-profile schema --directory schemas"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options] { schema(*options); });
+  cli::add_command(app, shell, "schema", "print the JSON Schema of a document", kSchema, schema,
+                   {"pp-profile schema model", "pp-profile schema plan -o plan.schema.json",
+                    "pp-profile schema --directory schemas"});
 }
 
 }  // namespace pp::profile_tool

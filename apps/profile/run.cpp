@@ -155,66 +155,49 @@ void run(const RunOptions& options, const cli::Shell& shell) {
   write_profile(measure(model, settings, shell), output, shell);
 }
 
+using Profiling = profile::ProfileOptions;
+constexpr auto kRun = options(
+    option<&RunOptions::model>("model", kModelHelp, {.value = "MODEL", .required = true}),
+    option<&RunOptions::output>("-o,--output", "write the profile; - for stdout", {.value = "FILE"}),
+    option<&RunOptions::sizes>(
+        "--micro-batch-sizes",
+        "samples per micro-batch to measure, rising; auto: 1, 2, 4, ... as far as memory and budget go",
+        {.value = "LIST"}),
+    option<&RunOptions::device>("--device",
+                                "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0",
+                                {.value = "DEVICES"}),
+    option<&RunOptions::cluster>("--cluster",
+                                 "under mpirun: write each rank's speed into this file of `pp-profile links`",
+                                 {.value = "FILE"}),
+    option<&RunOptions::concurrent>("--concurrent",
+                                    "as many devices of this kind as the machine has cores for, all busy"),
+    option<&RunOptions::mode>(
+        "--mode", "the whole model as it will run, or each layer alone, for a model that does not fit"),
+    option<&RunOptions::profile, &Profiling::dtype>("--dtype", "floating type of weights and activations"),
+    option<&RunOptions::profile, &Profiling::memory_format>(
+        "--memory-format", "of tensors of four dimensions; plans of the profile train in it"),
+    option<&RunOptions::profile, &Profiling::autocast>(
+        "--autocast",
+        "measure under LibTorch's autocast to this type, under which plans of the profile run then"),
+    option<&RunOptions::profile, &Profiling::kernels>("--kernels",
+                                                      "what runs products and convolutions on a CPU: the "
+                                                      "faster kernel of each here, LibTorch's own choice, or "
+                                                      "oneDNN's products; plans of the profile run the same"),
+    option<&RunOptions::quick>("--quick", "a rough profile in seconds: for demos and first tries"),
+    option<&RunOptions::profile, &Profiling::precision>(
+        "--precision", "stop when the median is known to this share of itself, with 95 % confidence",
+        {.least = 0.001, .most = 0.5}),
+    option<&RunOptions::profile, &Profiling::budget_per_size>("--budget", "longest time per micro-batch size"),
+    option<&RunOptions::profile, &Profiling::seed>("--seed", "of weights and inputs", {.least = 0}));
+
 }  // namespace
 
 void add_run(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<RunOptions>();
-  const cli::Command command =
-      app.add_subcommand("run", "measure a model layer by layer (the default command)");
-  command
-      .add_option("model", options->model,
-                  "a model.json, a config.json of Hugging Face (config.json:sequence=512,layers=4), or a "
-                  "built-in family: "
-                  "`pp-profile models` lists them")
-      .required()
-      .type_name("MODEL");
-  command.add_option("-o,--output", options->output, "write the profile; - for stdout").type_name("FILE");
-  command
-      .add_option(
-          "--micro-batch-sizes", options->sizes,
-          "samples per micro-batch to measure, rising; auto: 1, 2, 4, ... as far as memory and budget go")
-      .type_name("LIST");
-  command
-      .add_option("--device", options->device,
-                  "cpu:0 (one core), cpu:2x1 (two devices of one core, both busy), cuda:0")
-      .type_name("DEVICES");
-  command
-      .add_option("--cluster", options->cluster,
-                  "under mpirun: write each rank's speed into this file of `pp-profile links`")
-      .type_name("FILE");
-  command.add_flag("--concurrent", options->concurrent,
-                   "as many devices of this kind as the machine has cores for, all busy");
-  cli::add_enum(command, "--mode", options->mode,
-                "the whole model as it will run, or each layer alone, for a model that does not fit");
-  cli::add_enum(command, "--dtype", options->profile.dtype, "floating type of weights and activations");
-  cli::add_enum(command, "--memory-format", options->profile.memory_format,
-                "of tensors of four dimensions; plans of the profile train in it");
-  command
-      .add_option_function(
-          "--autocast",
-          [options](const std::string& text) {
-            options->profile.autocast = cli::typed_name<Autocast>(text, "--autocast");
-          },
-          "measure under LibTorch's autocast to this type: " + list_names<Autocast>() +
-              "; plans of the profile run under it")
-      .type_name("NAME");
-  cli::add_enum(command, "--kernels", options->profile.kernels,
-                "what runs products and convolutions on a CPU: the faster kernel of each here, LibTorch's own "
-                "choice, or oneDNN's products; plans of the profile run the same");
-  command.add_flag("--quick", options->quick, "a rough profile in seconds: for demos and first tries");
-  command
-      .add_option("--precision", options->profile.precision,
-                  "stop when the median is known to this share of itself, with 95 % confidence")
-      .check(cli::number_between(0.001, 0.5));
-  cli::add_seconds(command, "--budget", options->profile.budget_per_size, "longest time per micro-batch size")
-      .default_str(to_text(options->profile.budget_per_size));
-  command.add_option("--seed", options->profile.seed, "of weights and inputs").check(cli::whole_number(0));
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile lenet5 -o profile.json",
-      "pp-profile vgg11:image=32,classes=10 --device cpu:2x1 --micro-batch-sizes 4,8,16 -o vgg11.json",
-      "pp-profile my-model.json --quick --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { run(*options, shell); });
+  cli::add_command(
+      app, shell, "run", "measure a model layer by layer (the default command)", kRun, run,
+      {"pp-profile lenet5 -o profile.json",
+       "pp-profile vgg11:image=32,classes=10 --device cpu:2x1 --micro-batch-sizes 4,8,16 -o vgg11.json",
+       "pp-profile my-model.json --quick --json"});
 }
 
 }  // namespace pp::profile_tool

@@ -1,9 +1,7 @@
 // Commands on profiles: show (a table, or a picture), diff (two side by side), merge (the micro-batch sizes
 // of two in one).
 #include <algorithm>
-#include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/options.h"
@@ -27,6 +25,14 @@ struct ShowOptions {
   std::string svg;
   LayerTableOptions table;
 };
+
+constexpr auto kShow = options(
+    option<&ShowOptions::profile>("profile", "a profile.json", {.value = "PROFILE", .required = true}),
+    option<&ShowOptions::table, &LayerTableOptions::order>("--sort", "order of the rows"),
+    option<&ShowOptions::table, &LayerTableOptions::micro_batch_size>(
+        "--micro-batch-size", "which measured size; default: the largest", {.value = "N"}),
+    option<&ShowOptions::table, &LayerTableOptions::limit>("--limit", "rows to show; 0: all", {.least = 0}),
+    option<&ShowOptions::svg>("--svg", "draw the same rows as bars; - for stdout", {.value = "FILE"}));
 
 void warn(const Profile& profile) {
   for (const std::string& finding : profile::profile_findings(profile)) cli::warn(finding);
@@ -57,6 +63,12 @@ struct DiffOptions {
   std::string first, second;
   std::optional<std::int64_t> micro_batch_size;
 };
+
+constexpr auto kDiff = options(
+    option<&DiffOptions::first>("first", "a profile.json", {.value = "FIRST", .required = true}),
+    option<&DiffOptions::second>("second", "another one", {.value = "SECOND", .required = true}),
+    option<&DiffOptions::micro_batch_size>(
+        "--micro-batch-size", "which measured size; default: the largest that both have", {.value = "N"}));
 
 std::string ratio_text(const profile::LayerDiff& layer) {
   const auto ratio = layer.ratio();
@@ -121,6 +133,14 @@ struct MergeOptions {
   profile::Overlap overlap = profile::Overlap::refuse;
 };
 
+constexpr auto kMerge =
+    options(option<&MergeOptions::first>("first", "a profile.json", {.value = "FIRST", .required = true}),
+            option<&MergeOptions::second>("second", "one of the same model on the same kind of device",
+                                          {.value = "SECOND", .required = true}),
+            option<&MergeOptions::output>("-o,--output", "write the profile; - for stdout",
+                                          {.value = "FILE", .required = true}),
+            option<&MergeOptions::overlap>("--overlap", "whose times to keep where both have a size"));
+
 void merge(const MergeOptions& options, const cli::Shell& shell) {
   const Profile first = cli::load(options.first, parse_profile);
   const Profile second = cli::load(options.second, parse_profile);
@@ -135,56 +155,24 @@ void merge(const MergeOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_show(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ShowOptions>();
-  const cli::Command command = app.add_subcommand("show", "print a profile: one row per layer");
-  command.add_option("profile", options->profile, "a profile.json").required().type_name("PROFILE");
-  cli::add_enum(command, "--sort", options->table.order, "order of the rows");
-  command
-      .add_option("--micro-batch-size", options->table.micro_batch_size,
-                  "which measured size; default: the largest")
-      .type_name("N");
-  command.add_option("--limit", options->table.limit, "rows to show; 0: all").check(cli::whole_number(0));
-  command.add_option("--svg", options->svg, "draw the same rows as bars; - for stdout").type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile show profile.json --micro-batch-size 4",
-      "pp-profile show profile.json --sort time --limit 10", "pp-profile show profile.json --svg layers.svg"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { show(*options, shell); });
+  cli::add_command(
+      app, shell, "show", "print a profile: one row per layer", kShow, show,
+      {"pp-profile show profile.json --micro-batch-size 4",
+       "pp-profile show profile.json --sort time --limit 10", "pp-profile show profile.json --svg layers.svg"});
 }
 
 void add_diff(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<DiffOptions>();
-  const cli::Command command = app.add_subcommand("diff", "compare two profiles layer by layer");
-  command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
-  command.add_option("second", options->second, "another one").required().type_name("SECOND");
-  command
-      .add_option("--micro-batch-size", options->micro_batch_size,
-                  "which measured size; default: the largest that both have")
-      .type_name("N");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile diff monday.json tuesday.json", "pp-profile diff cpu.json gpu.json --micro-batch-size 8",
-      "pp-profile diff float32.json bfloat16.json --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { diff(*options, shell); });
+  cli::add_command(
+      app, shell, "diff", "compare two profiles layer by layer", kDiff, diff,
+      {"pp-profile diff monday.json tuesday.json", "pp-profile diff cpu.json gpu.json --micro-batch-size 8",
+       "pp-profile diff float32.json bfloat16.json --json"});
 }
 
 void add_merge(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<MergeOptions>();
-  const cli::Command command = app.add_subcommand("merge", "add the micro-batch sizes of another profile");
-  command.add_option("first", options->first, "a profile.json").required().type_name("FIRST");
-  command.add_option("second", options->second, "one of the same model on the same kind of device")
-      .required()
-      .type_name("SECOND");
-  command.add_option("-o,--output", options->output, "write the profile; - for stdout")
-      .required()
-      .type_name("FILE");
-  cli::add_enum(command, "--overlap", options->overlap, "whose times to keep where both have a size");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-profile merge small.json large.json -o profile.json",
-      "pp-profile merge old.json new.json --overlap second -o profile.json",
-      "pp-profile merge small.json large.json -o - > profile.json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { merge(*options, shell); });
+  cli::add_command(app, shell, "merge", "add the micro-batch sizes of another profile", kMerge, merge,
+                   {"pp-profile merge small.json large.json -o profile.json",
+                    "pp-profile merge old.json new.json --overlap second -o profile.json",
+                    "pp-profile merge small.json large.json -o - > profile.json"});
 }
 
 }  // namespace pp::profile_tool

@@ -2,12 +2,11 @@
 // scripts/import-torch does with the module.
 #include "librun/values.h"
 
-#include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/cli/options.h"
 #include "apps/profile/commands.h"
 #include "apps/profile/model_argument.h"
 #include "libprofile/core/json_reader.h"
@@ -35,7 +34,7 @@ run::ValuesRequest request_of(const std::string& line) {
   return request;
 }
 
-void values(const ValuesOptions& options) {
+void values(const ValuesOptions& options, const cli::Shell& /*shell*/) {
   const run::Values answer = run::open_values(load_model(options.model), options.weights, options.loss);
   for (std::string line; std::getline(std::cin, line);) {
     Json said = Json::object();
@@ -48,21 +47,17 @@ void values(const ValuesOptions& options) {
   }
 }
 
+constexpr auto kValues =
+    options(option<&ValuesOptions::model>("model", "a model.json", {.value = "MODEL", .required = true}),
+            option<&ValuesOptions::weights>("--weights", "all its parameters and buffers, as safetensors",
+                                            {.value = "FILE", .required = true}),
+            option<&ValuesOptions::loss>("--loss", "with its loss, from which gradients begin"));
+
 }  // namespace
 
 void add_values(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ValuesOptions>();
-  const cli::Command command =
-      app.add_subcommand("values", "what a model computes; a request a line on stdin (librun/values.h)");
-  command.add_option("model", options->model, "a model.json").type_name("MODEL").required();
-  command.add_option("--weights", options->weights, "all its parameters and buffers, as safetensors")
-      .type_name("FILE")
-      .required();
-  command.add_flag("--loss", options->loss, "with its loss, from which gradients begin");
-  static constexpr std::array<std::string_view, 1> kExamples{
-      "pp-profile values model.json --weights weights.safetensors < requests"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options] { values(*options); });
+  cli::add_command(app, shell, "values", "what a model computes; a request a line on stdin (librun/values.h)",
+                   kValues, values, {"pp-profile values model.json --weights weights.safetensors < requests"});
 }
 
 }  // namespace pp::profile_tool

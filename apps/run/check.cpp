@@ -30,6 +30,14 @@ struct CheckOptions : PlanAndOptions {
   std::string output;
 };
 
+constexpr auto kCheck = options(
+    option<&CheckOptions::program>("--program", "print what each worker runs, instruction by instruction"),
+    option<&CheckOptions::warm>("--warm",
+                                "join all workers, as mpirun starts them, and try and time each kind of "
+                                "message and sum between them; without --data"),
+    option<&CheckOptions::output>("-o,--output", "with --warm: write what was measured; - for stdout",
+                                  {.value = "FILE"}));
+
 void check(const CheckOptions& options, const cli::Shell& shell) {
   if (options.run.data.empty())
     throw Error(ErrorKind::usage, "--data is required without --warm; see pp-run check --help");
@@ -210,13 +218,9 @@ void warm(const CheckOptions& options, cli::Shell& shell, Ranks& ranks) {
 void add_check(const cli::Command& app, cli::Shell& shell, Ranks& ranks) {
   auto options = std::make_shared<CheckOptions>();
   const cli::Command command = app.add_subcommand("check", "check plan, data and devices without training");
-  add_run_options(command, *options).required(false);
-  command.add_flag("--program", options->program, "print what each worker runs, instruction by instruction");
-  command.add_flag("--warm", options->warm,
-                   "join all workers, as mpirun starts them, and try and time each kind of message and sum "
-                   "between them; without --data");
-  command.add_option("-o,--output", options->output, "with --warm: write what was measured; - for stdout")
-      .type_name("FILE");
+  add_run_options(command, *options);
+  command.option("--data").required(false);
+  cli::add_options(command, kCheck, *options);
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run check plan.json --data configs/data/digits", "pp-run check plan.json --data synthetic --program",
       "pp-run check --warm plan.json -o warm.json"};

@@ -1,7 +1,6 @@
 // pp-run devices: what a plan may name on this machine.
 #include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/run/commands.h"

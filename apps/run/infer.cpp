@@ -1,7 +1,5 @@
 // pp-run infer: the model's outputs for given inputs, by the plan's stages as a pipeline, and the report of
 // it as text.
-#include "apps/run/infer.h"
-
 #include <array>
 #include <iostream>
 #include <memory>
@@ -31,9 +29,11 @@ struct InferOptions {
   PlanFiles files;
   std::string report;
   run::InferOptions infer;
-  std::optional<int> new_tokens;
   run::GenerationOptions generation;
 };
+
+constexpr auto kInferReport = options(option<&InferOptions::report>(
+    "--report", "write what it took as JSON; - for stdout", {.group = "Results", .value = "FILE"}));
 
 class Observer final : public run::InferObserver {
  public:
@@ -72,66 +72,10 @@ run::InferReport run_inference(const plan::Plan& plan, const run::InferOptions& 
 
 /// Options of a generation without one are mistakes.
 void set_generation(run::InferOptions& settings, const InferOptions& options) {
-  const run::GenerationOptions& wanted = options.generation;
-  if (options.new_tokens) {
-    settings.generation = wanted;
-    settings.generation->new_tokens = *options.new_tokens;
-  } else if (wanted.prompt_length > 0 || wanted.start_token || wanted.end_token || wanted.pad_token ||
-             !wanted.sequence_input.empty() || wanted.temperature > 0 || wanted.top_k > 0 || !wanted.cache ||
-             wanted.text) {
+  if (options.generation.new_tokens > 0)
+    settings.generation = options.generation;
+  else if (first_given(run::generation_options(), options.generation))
     throw Error(ErrorKind::usage, "how tokens are made is said without how many: give --max-new-tokens");
-  }
-}
-
-void add_generation_options(const cli::Command& command, InferOptions& options) {
-  run::GenerationOptions& generation = options.generation;
-  const auto add = [&](const char* name, auto& value, const char* summary) {
-    return command.add_option(name, value, summary).group("Generation");
-  };
-  constexpr std::int64_t kMost = 1'000'000'000;
-  add("--max-new-tokens", options.new_tokens, "make tokens one after the other, up to this many a sequence")
-      .check(cli::whole_number(1, kMost));
-  add("--prompt-length", generation.prompt_length,
-      "tokens of each sample in the data, which sequences begin with")
-      .check(cli::whole_number(1, kMost))
-      .default_str("");
-  add("--start-token", generation.start_token, "sequences begin with this one; the data have no such input");
-  add("--end-token", generation.end_token, "a sequence ends behind it");
-  add("--pad-token", generation.pad_token, "a prompt ends where only this one follows");
-  add("--sequence-input", generation.sequence_input, "the input that grows; default: the one that can")
-      .type_name("NAME");
-  add("--temperature", generation.temperature, "0: the likeliest token; above: drawn, the flatter the higher")
-      .check(cli::number_from(0));
-  command
-      .add_flag("!--no-cache", generation.cache,
-                "compute all positions again for each token, also where keys and values could be kept")
-      .group("Generation");
-  command.add_flag("--text", generation.text, "print the sequences, whose tokens are bytes, as text")
-      .group("Generation");
-  add("--top-k", generation.top_k, "draw from this many likeliest tokens; 0: from all")
-      .check(cli::whole_number(0, kMost));
-}
-
-void infer(const InferOptions& options, cli::Shell& shell) {
-  if (cli::launched_with_ranks())
-    throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
-  cli::catch_interrupts();
-  const plan::Plan plan = load(options.files);
-  claim_data(options.infer);
-  const std::string outputs = options.infer.outputs.string();
-  cli::claim_output(outputs);
-  cli::Output output(options.report);
-
-  run::InferOptions settings = options.infer;
-  set_generation(settings, options);
-  run::InferReport report = run_inference(plan, settings, shell);
-  report.context["command"] = shell.command_line;
-  const Json document = run::to_json(report);
-  output.write(dump_json(document));
-  if (!output.is_stdout()) std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
-  if (report.exit_reason != "interrupted") return;
-  cli::warn("interrupted: " + outputs + " is not written");
-  shell.exit_code = cli::ExitCode::interrupted;
 }
 
 std::string amount(const run::InferReport& report) {
@@ -158,47 +102,6 @@ std::string text_lines(const run::InferReport& report) {
   return lines;
 }
 
-}  // namespace
-
-void add_infer(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<InferOptions>();
-  run::InferOptions& infer_options = options->infer;
-  const cli::Command command = app.add_subcommand("infer", "compute the model's outputs, forwards alone");
-  add_execution_options(command, options->files, infer_options, "Inference");
-  command
-      .add_option("--subset", infer_options.subset,
-                  "of a folder: training or test; default: test where there is one")
-      .type_name("NAME")
-      .group("Data");
-  command
-      .add_option("--micro-batch-size", infer_options.micro_batch,
-                  "samples that go through the stages together; default: the plan's micro-batch")
-      .check(cli::whole_number(1, 1'000'000'000))
-      .default_str("")
-      .group("Inference");
-  command.add_option("--seed", infer_options.seed, "of synthetic data, drawn weights and drawn tokens")
-      .check(cli::whole_number(0))
-      .group("Inference");
-  command
-      .add_option("-o,--output", infer_options.outputs,
-                  "write the outputs (or sequences) as safetensors by name, a row for each sample")
-      .required()
-      .type_name("FILE")
-      .group("Results");
-  add_generation_options(command, *options);
-  command.add_option("--report", options->report, "write what it took as JSON; - for stdout")
-      .type_name("FILE")
-      .group("Results");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-run infer plan.json --data inputs.safetensors --initial-weights weights.safetensors -o "
-      "outputs.safetensors",
-      "pp-run infer plan.json --data configs/data/digits --initial-weights ck -o outputs.safetensors",
-      "pp-run infer plan.json --data prompts.txt --token-type uint8 --prompt-length 16 --max-new-tokens 48 "
-      "--initial-weights weights.safetensors -o text.safetensors"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { infer(*options, shell); });
-}
-
 std::string summary(const run::InferReport& report) {
   const run::Latency& latency = report.latency;
   return cli::shown(report.plan.model.name) + ", stages " + plan::stages_text(report.plan) + ", replicas " +
@@ -208,6 +111,48 @@ std::string summary(const run::InferReport& report) {
          pp::to_text(report.elapsed) + " in all; latency of a pass: median " + pp::to_text(latency.median) +
          ", 95 % within " + pp::to_text(latency.p95) + ", largest " + pp::to_text(latency.largest) + "\n\n" +
          worker_table(report) + '\n' + operation_table(report.op_times) + text_lines(report);
+}
+
+void infer(const InferOptions& options, cli::Shell& shell) {
+  if (cli::launched_with_ranks())
+    throw Error(ErrorKind::usage, "pp-run infer is one process; start it without mpirun");
+  cli::catch_interrupts();
+  const plan::Plan plan = load(options.files);
+  claim_data(options.infer);
+  const std::string outputs = options.infer.outputs.string();
+  cli::claim_output(outputs);
+  cli::Output output(options.report);
+
+  run::InferOptions settings = options.infer;
+  set_generation(settings, options);
+  run::InferReport report = run_inference(plan, settings, shell);
+  report.context["command"] = shell.command_line;
+  const Json document = run::to_json(report);
+  output.write(dump_json(document));
+  if (!output.is_stdout()) std::cout << (shell.json ? dump_json_compact(document) + '\n' : summary(report));
+  if (report.exit_reason != "interrupted") return;
+  cli::warn("interrupted: " + outputs + " is not written");
+  shell.exit_code = cli::ExitCode::interrupted;
+}
+
+}  // namespace
+
+void add_infer(const cli::Command& app, cli::Shell& shell) {
+  auto options = std::make_shared<InferOptions>();
+  const cli::Command command = app.add_subcommand("infer", "compute the model's outputs, forwards alone");
+  add_plan_options(command, options->files);
+  cli::add_options(command, run::execution_options(), options->infer);
+  cli::add_options(command, run::infer_options(), options->infer);
+  cli::add_options(command, run::generation_options(), options->generation);
+  cli::add_options(command, kInferReport, *options);
+  static constexpr std::array<std::string_view, 3> kExamples{
+      "pp-run infer plan.json --data inputs.safetensors --initial-weights weights.safetensors -o "
+      "outputs.safetensors",
+      "pp-run infer plan.json --data configs/data/digits --initial-weights ck -o outputs.safetensors",
+      "pp-run infer plan.json --data prompts.txt --token-type uint8 --prompt-length 16 --max-new-tokens 48 "
+      "--initial-weights weights.safetensors -o text.safetensors"};
+  cli::add_common_options(command, shell, kExamples);
+  command.final_callback([options, &shell] { infer(*options, shell); });
 }
 
 }  // namespace pp::run_tool

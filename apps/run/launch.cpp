@@ -2,14 +2,12 @@
 #include <netdb.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -35,6 +33,27 @@ struct LaunchedOptions : RestartOptions {
   std::optional<Seconds> rejoin;
   std::vector<std::string> arguments;
 };
+
+constexpr auto kLaunch = options(
+    option<&LaunchedOptions::plan>("plan", "a plan.json that all machines can read",
+                                   {.value = "PLAN", .required = true}),
+    option<&LaunchedOptions::hosts>("--hosts", "the machines: lines `node1 slots=4`, as for mpirun",
+                                    {.value = "FILE", .required = true}),
+    option<&LaunchedOptions::launcher>("--launcher",
+                                       "default: srun in a Slurm job, else that of the MPI library"),
+    option<&LaunchedOptions::warm>(
+        "--warm", "before a long job: pp-run check --warm on these machines, in place of the training"),
+    option<&LaunchedOptions::print>("--print", "print the command and do not run it (--json: as an array)"),
+    option<&LaunchedOptions::arguments>("arguments", "behind --: what pp-run takes beside the plan",
+                                        {.value = "ARGUMENTS"}));
+
+constexpr auto kHosts = options(
+    option<&LaunchedOptions::spare>(
+        "--spare", "hosts that new plans leave idle, to stand in for the next one that is lost",
+        {.group = "Keep going", .value = "N", .least = 0, .most = 1'000'000}),
+    option<&LaunchedOptions::rejoin>("--rejoin",
+                                     "ask lost hosts so often (1min) whether they are back, and go on with "
+                                     "them after a checkpoint where that is faster"));
 
 /// srun in a job of Slurm, else that of the MPI library.
 Launcher default_launcher(const std::string& library) {
@@ -71,9 +90,8 @@ Job load_job(const LaunchedOptions& options) {
 void check_keep_going(const LaunchedOptions& options) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::usage, what); };
   check_restart(options);
-  for (const auto& [option, given] :
-       {std::pair{"--spare", options.spare.has_value()}, std::pair{"--rejoin", options.rejoin.has_value()}})
-    if (given && !options.keep_going) refuse(std::string(option) + " belongs to --keep-going; add that");
+  if (const OptionRow* given = first_given(kHosts, options); given && !options.keep_going)
+    refuse(name_of(*given) + " belongs to --keep-going; add that");
   if (options.keep_going && options.warm)
     refuse("--warm tries what workers exchange, without a training that --keep-going could start again");
   if (options.keep_going && !value_of(options.arguments, "--checkpoint"))
@@ -158,61 +176,24 @@ void launch(const LaunchedOptions& options, cli::Shell& shell) {
   }
 }
 
-void add_keep_going(const cli::Command& command, LaunchedOptions& options) {
-  const std::string group = "When it is lost";
-  add_restart_options(command, options,
-                      "start again from the last checkpoint when ranks, hosts or devices are lost, with a new "
-                      "plan for what is left where the plan does not fit any more",
-                      group);
-  command
-      .add_option("--spare", options.spare,
-                  "hosts that new plans leave idle, to stand in for the next one that is lost")
-      .check(cli::whole_number(0, 1'000'000))
-      .type_name("N")
-      .group(group);
-  command
-      .add_option_function(
-          "--rejoin", [&options](const std::string& text) { options.rejoin = parse_seconds(text, "--rejoin"); },
-          "ask lost hosts so often (1min) whether they are back, and go on with them after a checkpoint "
-          "where that is faster")
-      .type_name("TIME")
-      .group(group);
-}
-
 }  // namespace
 
 void add_launch(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<LaunchedOptions>();
-  const cli::Command command =
-      app.add_subcommand("launch", "train on several machines: run the mpirun or srun that fits the plan");
-  command.add_option("plan", options->plan, "a plan.json that all machines can read")
-      .required()
-      .type_name("PLAN");
-  command.add_option("--hosts", options->hosts, "the machines: lines `node1 slots=4`, as for mpirun")
-      .required()
-      .type_name("FILE");
-  command
-      .add_option_function(
-          "--launcher",
-          [options](const std::string& text) {
-            options->launcher = parse_enum<Launcher>(text, "--launcher", ErrorKind::usage);
-          },
-          "default: srun in a Slurm job, else that of the MPI library: " + list_names<Launcher>())
-      .type_name("NAME");
-  add_keep_going(command, *options);
-  command.add_flag("--warm", options->warm,
-                   "before a long job: pp-run check --warm on these machines, in place of the training");
-  command.add_flag("--print", options->print, "print the command and do not run it (--json: as an array)");
-  command.add_option("arguments", options->arguments, "behind --: what pp-run takes beside the plan")
-      .type_name("ARGUMENTS");
-  static constexpr std::array<std::string_view, 3> kExamples{
-      "pp-run launch plan.json --hosts hosts.txt -- --data configs/data/digits --epochs 20 -o report.json",
-      "pp-run launch plan.json --hosts hosts.txt --print -- --data synthetic --steps 50",
-      "pp-run launch plan.json --hosts hosts.txt --keep-going --profile profile.json -- --data "
-      "configs/data/digits "
-      "--epochs 20 --checkpoint ck --every 10min"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { launch(*options, shell); });
+  cli::add_command(
+      app, shell, "launch", "train on several machines: run the mpirun or srun that fits the plan", kLaunch,
+      launch,
+      {"pp-run launch plan.json --hosts hosts.txt -- --data configs/data/digits --epochs 20 -o report.json",
+       "pp-run launch plan.json --hosts hosts.txt --print -- --data synthetic --steps 50",
+       "pp-run launch plan.json --hosts hosts.txt --keep-going --profile profile.json -- --data "
+       "configs/data/digits "
+       "--epochs 20 --checkpoint ck --every 10min"},
+      [](const cli::Command& command, LaunchedOptions& options) {
+        add_restart_options(
+            command, options,
+            "start again from the last checkpoint when ranks, hosts or devices are lost, with a new "
+            "plan for what is left where the plan does not fit any more");
+        cli::add_options(command, kHosts, options);
+      });
 }
 
 }  // namespace pp::run_tool

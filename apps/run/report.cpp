@@ -1,11 +1,10 @@
 // pp-run report: reports as tables again, or as a page for a browser.
-#include <array>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "apps/cli/options.h"
 #include "apps/cli/output.h"
 #include "apps/cli/progress.h"
 #include "apps/run/commands.h"
@@ -22,6 +21,12 @@ struct ReportOptions {
   std::vector<std::string> reports;
   std::string html;
 };
+
+constexpr auto kReports =
+    options(option<&ReportOptions::reports>("report", "a report.json; several share the page's axes",
+                                            {.value = "REPORT", .required = true}),
+            option<&ReportOptions::html>("--html", "write one page for a browser, self-contained; - for stdout",
+                                         {.value = "FILE"}));
 
 void report(const ReportOptions& options, const cli::Shell& shell) {
   std::vector<run::RunReport> reports;
@@ -53,18 +58,9 @@ void report(const ReportOptions& options, const cli::Shell& shell) {
 }  // namespace
 
 void add_report(const cli::Command& app, cli::Shell& shell) {
-  auto options = std::make_shared<ReportOptions>();
-  const cli::Command command = app.add_subcommand("report", "print reports again, or write them as a page");
-  command.add_option("report", options->reports, "a report.json; several share the page's axes")
-      .required()
-      .type_name("REPORT");
-  command.add_option("--html", options->html, "write one page for a browser, self-contained; - for stdout")
-      .type_name("FILE");
-  static constexpr std::array<std::string_view, 3> kExamples{"pp-run report report.json",
-                                                             "pp-run report report.json --html report.html",
-                                                             "pp-run report report.json --json"};
-  cli::add_common_options(command, shell, kExamples);
-  command.final_callback([options, &shell] { report(*options, shell); });
+  cli::add_command(app, shell, "report", "print reports again, or write them as a page", kReports, report,
+                   {"pp-run report report.json", "pp-run report report.json --html report.html",
+                    "pp-run report report.json --json"});
 }
 
 }  // namespace pp::run_tool

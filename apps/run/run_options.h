@@ -16,19 +16,15 @@ struct PlanFiles {
 /// The plan, with that model in it. Throws pp::Error (data) where the plan is for another model.
 plan::Plan load(const PlanFiles& files);
 
-/// Adds PLAN, the data, weights to begin with, limits: what everything that executes a plan takes. `group`: of
-/// those that are not about data. Returns --data, which is required.
-cli::Option add_execution_options(const cli::Command& command, PlanFiles& files, run::ExecutionOptions& run,
-                                  const std::string& group);
-
 struct PlanAndOptions {
   PlanFiles files;
   run::RunOptions run;
 };
 
-/// Adds these, the length of the run and the training settings, which training and checking share. Returns as
-/// add_execution_options().
-cli::Option add_run_options(const cli::Command& command, PlanAndOptions& options);
+/// PLAN and --model.
+void add_plan_options(const cli::Command& command, PlanFiles& files);
+/// These, and what training and checking are told.
+void add_run_options(const cli::Command& command, PlanAndOptions& options);
 
 /// --keep-going and what belongs to it.
 struct RestartOptions {
@@ -38,9 +34,8 @@ struct RestartOptions {
   std::optional<Seconds> rebalance;
   std::string profile;  ///< of which the plan was made; empty: not given
 };
-/// `when`: what the flag says of itself.
-void add_restart_options(const cli::Command& command, RestartOptions& options, const std::string& when,
-                         const std::string& group);
+/// `when`: what --keep-going says of itself.
+void add_restart_options(const cli::Command& command, RestartOptions& options, const std::string& when);
 /// Throws pp::Error (usage) for an option without the one that it belongs to.
 void check_restart(const RestartOptions& options);
 /// Nothing where none was given. Throws pp::Error (data) where the plan was made from another one.

@@ -35,6 +35,16 @@ struct TrainOptions : PlanAndOptions {
   std::string launch_state;  ///< folder; empty: nobody keeps it going
 };
 
+constexpr auto kTrain =
+    options(option<&TrainOptions::output>("-o,--output", "write the report; - for stdout",
+                                          {.group = "Results", .value = "FILE"}),
+            option<&TrainOptions::trace>("--trace", "write the last steps as Chrome trace JSON, for Perfetto",
+                                         {.value = "FILE"}),
+            option<&TrainOptions::metrics>(
+                "--metrics", "a line of JSON for each step, as it is done; - for stdout", {.value = "FILE"}),
+            option<&TrainOptions::launch_state>(
+                "--launch-state", "of --keep-going, which gives it to what it starts", {.group = kNotInHelp}));
+
 /// Weights are written by the run, data are read by it.
 void claim_other_files(const run::RunOptions& options) {
   claim_data(options);
@@ -211,30 +221,10 @@ void add_train(const cli::Command& app, cli::Shell& shell, Ranks& ranks, std::ve
   auto options = std::make_shared<TrainOptions>();
   const cli::Command command = app.add_subcommand("train", "train as the plan says (the default command)");
   add_run_options(command, *options);
-  command.add_option("-o,--output", options->output, "write the report; - for stdout")
-      .type_name("FILE")
-      .group("Results");
-  command.add_option("--trace", options->trace, "write the last steps as Chrome trace JSON, for Perfetto")
-      .type_name("FILE")
-      .group("Results");
-  command.add_option("--metrics", options->metrics, "a line of JSON for each step, as it is done; - for stdout")
-      .type_name("FILE")
-      .group("Results");
-  command
-      .add_option("--save-weights", options->run.save_weights,
-                  "write the trained weights as safetensors: a file; a folder (NAME/, or one that is there) or "
-                  "NAME.safetensors.index.json: in shards with an index, as Hugging Face does")
-      .type_name("PATH")
-      .group("Results");
-  cli::add_bytes(command, "--shard-size", options->run.shard_bytes, "the most that a shard of weights holds")
-      .group("Results");
+  cli::add_options(command, kTrain, *options);
+  cli::add_options(command, run::weight_output_options(), options->run);
   add_restart_options(command, options->restart,
-                      "start again from the last checkpoint when the training crashes, is killed or stalls",
-                      "Checkpoints");
-  command
-      .add_option("--launch-state", options->launch_state,
-                  "of --keep-going, which gives it to what it starts")
-      .group("");  // not in the help
+                      "start again from the last checkpoint when the training crashes, is killed or stalls");
   static constexpr std::array<std::string_view, 3> kExamples{
       "pp-run plan.json --data configs/data/digits --epochs 20 --lr 0.05 -o report.json --trace trace.json",
       "pp-run plan.json --data synthetic --steps 40 --checkpoint ck --every 5 --metrics m.jsonl",

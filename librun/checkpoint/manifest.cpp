@@ -10,6 +10,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/hash.h"
 #include "libprofile/core/json_fields.h"
+#include "librun/options/run_options.h"
 
 namespace pp::run {
 
@@ -108,14 +109,6 @@ std::string own_hash(Json document) {
   return content_hash(dump_json(document));
 }
 
-/// Settings without influence on what is trained.
-bool changes_no_bit(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kNames{
-      "epochs",    "steps",      "evaluate",         "evaluate_every",
-      "keep_best", "early_stop", "checkpoint_every", "memory_limit_bytes"};
-  return std::ranges::find(kNames, name) != kNames.end();
-}
-
 void check_manifest(Manifest& manifest, ObjectReader& reader) {
   const bool old = reader.integer("version") == 1;
   check_position(manifest, reader, old);
@@ -191,7 +184,7 @@ std::vector<std::string> differences(const Manifest& was, const Manifest& is) {
   std::set<std::string> names;
   for (const Settings* settings : {&was.settings, &is.settings}) {
     for (const auto& [name, value] : *settings) {
-      if (!changes_no_bit(name)) names.insert(name);
+      if (is_compared(name)) names.insert(name);
     }
   }
   const auto text = [](const Settings& settings, const std::string& name) {

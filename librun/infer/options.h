@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "librun/options/run_options.h"
@@ -13,7 +14,7 @@ namespace pp::run {
 /// Tokens one after the other, for a model with an output [length, tokens] for an int64 input [length] whose
 /// later positions do not matter for earlier ones.
 struct GenerationOptions {
-  int new_tokens = 1;                                      ///< of each sequence, at most
+  int new_tokens = 0;                                      ///< of each sequence, at most; from 1
   int prompt_length = 0;                                   ///< tokens of each sample in the data
   std::optional<std::int64_t> start_token = std::nullopt;  ///< instead of a prompt: all begin with this one
   std::optional<std::int64_t> end_token = std::nullopt;    ///< a sequence ends behind it
@@ -36,5 +37,12 @@ struct InferOptions : ExecutionOptions {
   int micro_batch = 0;
   std::optional<GenerationOptions> generation;
 };
+
+/// Their rows, beside execution_options().
+std::span<const OptionOf<InferOptions>> infer_options();
+std::span<const OptionOf<GenerationOptions>> generation_options();
+
+/// What reports say of them.
+Settings settings_of(const InferOptions& options);
 
 }  // namespace pp::run

@@ -8,6 +8,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/model_traits.h"
+#include "libprofile/core/options.h"
 #include "librun/options/settings.h"
 
 namespace pp::run {
@@ -60,9 +61,7 @@ SequencePlace find_sequence(const ResolvedModel& model, const std::string& wante
 void check_generation(const ResolvedModel& model, const SequencePlace& place,
                       const GenerationOptions& options) {
   require(options.new_tokens >= 1, "max_new_tokens", options.new_tokens, "at least 1");
-  require(std::isfinite(options.temperature) && options.temperature >= 0, "temperature", options.temperature,
-          "0 or more");
-  require(options.top_k >= 0, "top_k", options.top_k, "0 or more");
+  check_ranges(generation_options(), options);
   const std::string name = "\"" + model.graph.inputs[place.input].name + "\"";
   if (options.start_token.has_value() == (options.prompt_length > 0)) {
     refuse(ErrorKind::usage, "how sequences of " + name +

@@ -5,6 +5,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/model_traits.h"
+#include "libprofile/core/options.h"
 #include "libprofile/device/machine.h"
 #include "libprofile/device/process.h"
 #include "libprofile/model/segment_plan.h"
@@ -118,7 +119,7 @@ ResolvedModel without_loss(ResolvedModel model) {
 
 InferSetup make_infer_setup(const plan::Plan& plan, const InferOptions& options) {
   check_execution(options);
-  require(options.micro_batch >= 0, "micro_batch", options.micro_batch, "at least 1");
+  check_ranges(infer_options(), options);
   plan::check_plan(plan);
   InferSetup infer;
   infer.data.model = resolve(plan.model);

@@ -1,17 +1,25 @@
 // What a training is told, and what training and inference are told alike: all of it by the command line,
-// nothing by the plan. Free of Torch.
+// nothing by the plan. An option is a field here, with its default, and a row in the .cpp file, which says all
+// that tools, checks and checkpoints do with it. Free of Torch.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "libplan/plan/plan.h"
 #include "libprofile/core/enum_names.h"
 #include "librun/options/settings.h"
 #include "librun/options/weight_rules.h"
+
+namespace pp {
+template <class Owner>
+struct OptionOf;
+}
 
 namespace pp::run {
 
@@ -41,8 +49,8 @@ struct ExecutionOptions {
   std::function<void(std::int64_t step, WorkerId worker, const plan::Op& op)> before_op;
 };
 
-/// What reports and checkpoints say of them; without the weights' file.
-Settings settings_of(const ExecutionOptions& options);
+/// The rows of these (libprofile/core/options.h).
+std::span<const OptionOf<ExecutionOptions>> execution_options();
 
 }  // namespace pp::run
 
@@ -61,6 +69,7 @@ enum class AllReduce {
 };
 
 inline constexpr std::int64_t kDefaultStaleness = 1;
+inline constexpr std::int64_t kMostSteps = 1'000'000'000;
 
 struct RunOptions : ExecutionOptions {
   AllReduce all_reduce = AllReduce::deterministic;
@@ -129,6 +138,13 @@ struct RunOptions : ExecutionOptions {
   bool cuda_graphs = false;
   bool trace = false;  ///< make a Chrome trace of the last steps for the report
 };
+
+/// The rows of a training beside execution_options(), and of those the ones that say where weights go.
+std::span<const OptionOf<RunOptions>> training_options();
+std::span<const OptionOf<RunOptions>> weight_output_options();
+
+/// Whether a training that goes on from a checkpoint is warned of another value of this setting.
+bool is_compared(std::string_view setting);
 
 }  // namespace pp::run
 

@@ -56,21 +56,9 @@ Json to_json(const Settings& settings) {
   return json;
 }
 
-Settings read_settings(ObjectReader& reader, std::string_view key) {
-  Settings settings;
-  kSettings.read({}, reader.raw(key), append_pointer(reader.pointer(), key), &settings);
-  return settings;
-}
-
 std::string setting_text(const Setting& setting) {
   if (const auto* text = std::get_if<std::string>(&setting)) return *text;
   return std::visit([](const auto& value) { return Json(value).dump(); }, setting);
-}
-
-std::uint64_t read_seed(ObjectReader& reader, std::string_view key) {
-  std::uint64_t seed = 0;
-  kSeed.read({}, reader.raw(key), append_pointer(reader.pointer(), key), &seed);
-  return seed;
 }
 
 void require(bool holds, std::string_view name, double value, std::string_view limit) {

@@ -21,14 +21,9 @@ using Settings = std::map<std::string, Setting>;
 extern const ValueType kSettings, kSeed;
 
 Json to_json(const Settings& settings);
-/// The member object `key`. Throws pp::Error (data).
-Settings read_settings(ObjectReader& reader, std::string_view key);
 
 /// `0.05`, `cosine`, `true`.
 std::string setting_text(const Setting& setting);
-
-/// A seed is any of the 64 bits, more than an integer of ObjectReader holds.
-std::uint64_t read_seed(ObjectReader& reader, std::string_view key);
 
 /// Throws pp::Error (usage) unless `holds`.
 void require(bool holds, std::string_view name, double value, std::string_view limit);

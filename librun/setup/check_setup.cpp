@@ -7,6 +7,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/limits.h"
 #include "libprofile/core/model/counted_labels.h"
+#include "libprofile/core/options.h"
 #include "libprofile/device/machine.h"
 #include "librun/checkpoint/checkpoint_folder.h"
 #include "librun/data/model_data.h"
@@ -22,25 +23,12 @@ namespace pp::run {
 
 namespace {
 
-constexpr std::int64_t kMostSteps = 1'000'000'000;
-
 void check_options(const RunOptions& options) {
   if (options.epochs.has_value() == options.steps.has_value()) {
     refuse(ErrorKind::usage, "give the length of the run as one of --epochs and --steps");
   }
-  require(options.epochs.value_or(1) >= 1, "epochs", options.epochs.value_or(1), "at least 1");
-  if (const std::int64_t steps = options.steps.value_or(1); steps < 1 || steps > kMostSteps)
-    refuse(ErrorKind::usage,
-           "steps = " + std::to_string(steps) + ": must be 1 to " + std::to_string(kMostSteps));
-  require(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "learning_rate",
-          options.learning_rate, "0 or more");
-  require(!options.clip_norm || (std::isfinite(*options.clip_norm) && *options.clip_norm > 0), "clip_norm",
-          options.clip_norm.value_or(1), "above 0");
-  require(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay",
-          options.weight_decay, "0 or more");
-  require(options.accumulate >= 1, "accumulate", options.accumulate, "at least 1");
+  check_ranges(training_options(), options);
   check_execution(options);
-  require(options.test_share >= 0 && options.test_share < 1, "test_share", options.test_share, "in [0, 1)");
 }
 
 void check_model(const ResolvedModel& model) {
@@ -93,10 +81,7 @@ void check_meeting(const plan::Plan& plan, const std::string& option, const std:
 }
 
 void check_loss_scale(const plan::Plan& plan, const RunOptions& options) {
-  const double scale = options.loss_scale.value_or(1);
-  require(std::isfinite(scale) && scale > 0, "loss_scale", scale, "above 0");
-  const char* const option = options.loss_scale ? "--loss-scale" : "--autocast float16";
-  if (options.scales_losses()) check_meeting(plan, option, "decision");
+  if (!options.loss_scale && options.scales_losses()) check_meeting(plan, "--autocast float16", "decision");
   if (options.scales_dynamically() && options.on_nan == OnNan::stop) {
     refuse(ErrorKind::usage,
            "--on-nan stop: under --autocast float16 the loss scale is found by skipping steps that are not "
@@ -308,8 +293,6 @@ Step find_evaluations(const RunOptions& options, const Setup& setup) {
                                                      "--test-share 0.1"
                                                    : "--no-evaluate says so; leave that out"));
   }
-  require(options.early_stop.value_or(1) >= 1, "early_stop",
-          static_cast<double>(options.early_stop.value_or(1)), "at least 1");
   if (options.keep_best && options.checkpoint.empty())
     refuse(ErrorKind::usage, "--keep-best keeps the best checkpoint; give their folder with --checkpoint");
   if (setup.test_samples == 0) return 0;
@@ -323,7 +306,6 @@ Step find_evaluations(const RunOptions& options, const Setup& setup) {
     }
   }
   const Step every = options.evaluate_every.value_or(setup.length.epoch.steps());
-  require(every >= 1, "evaluate_every", static_cast<double>(every), "at least 1 step");
   if (every % setup.round != 0) {
     refuse(ErrorKind::usage, "--evaluate-every " + std::to_string(every) +
                                  ": this plan's replicas take turns in rounds of " +
@@ -337,10 +319,8 @@ RateSchedule find_rates(const RunOptions& options, Step total) {
                      .period = options.lr_step_size,
                      .factor = options.lr_factor,
                      .least = options.lr_min};
-  require(rates.warm_up >= 0 && rates.warm_up < total, "warmup_steps", static_cast<double>(rates.warm_up),
+  require(rates.warm_up < total, "warmup_steps", static_cast<double>(rates.warm_up),
           "below the " + std::to_string(total) + " steps of the training");
-  require(std::isfinite(rates.factor) && rates.factor >= 0, "lr_factor", rates.factor, "0 or more");
-  require(std::isfinite(rates.least) && rates.least >= 0, "lr_min", rates.least, "0 or more");
   if (const auto kind = find_enum<RateKind>(options.lr_schedule); kind && *kind != RateKind::table) {
     rates.kind = *kind;
     require(rates.kind != RateKind::step || rates.period >= 1, "lr_step_size",
@@ -397,8 +377,9 @@ Setup check_setup(const plan::Plan& plan, const RunOptions& options, const profi
   check_state(plan);
   check_all_reduce(plan, options);
   check_tied(plan, setup.streams);
-  if (options.clip_norm) check_meeting(plan, "--clip-norm", "norm");
-  if (options.on_nan) check_meeting(plan, "--on-nan", "decision");
+  for (const OptionRow& row : training_options())
+    if (!row.found_together.empty() && row.given(&options))
+      check_meeting(plan, name_of(row), std::string(row.found_together));
   check_loss_scale(plan, options);
   check_accumulation(plan, options);
   check_served(plan, setup.model, options, placement);

@@ -1,7 +1,6 @@
 #include "librun/setup/checks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <span>
@@ -11,8 +10,8 @@
 #include "libprofile/core/error.h"
 #include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/ops/op_table.h"
+#include "libprofile/core/options.h"
 #include "libprofile/device/machine.h"
-#include "librun/options/settings.h"
 #include "librun/swap/residency.h"
 
 namespace pp::run {
@@ -43,17 +42,10 @@ void check_devices(const plan::Plan& plan, std::span<const Device> devices, cons
 
 void check_execution(const ExecutionOptions& options) {
   if (options.data.empty()) refuse(ErrorKind::usage, "--data: give a folder or file, or synthetic");
-  require(std::isfinite(options.synthetic_drift) && options.synthetic_drift >= 0, "synthetic_drift",
-          options.synthetic_drift, "0 or more");
+  check_ranges(execution_options(), options);
   if (options.synthetic_drift > 0 && options.data != "synthetic")
     refuse(ErrorKind::usage,
            "--synthetic-drift: the data are " + options.data + "; leave it out, or use --data synthetic");
-  if (options.data == "synthetic")
-    require(options.synthetic_samples >= 1, "synthetic_samples", options.synthetic_samples, "at least 1");
-  if (options.memory_limit && options.memory_limit->value < 1)
-    refuse(ErrorKind::usage, "--memory-limit " + to_text(*options.memory_limit) + ": must be above 0");
-  require(options.stall_timeout.count() > 0, "stall_timeout", options.stall_timeout.count(), "above 0");
-  require(!options.scale || std::isfinite(*options.scale), "scale", options.scale.value_or(0), "finite");
 }
 
 void check_runnable(const ResolvedModel& model) {

@@ -6,7 +6,7 @@
 
 #include "libplan/schedule/versions.h"
 #include "libprofile/core/error.h"
-#include "librun/options/settings.h"
+#include "libprofile/core/options.h"
 
 namespace pp::run {
 
@@ -17,30 +17,15 @@ using plan::WeightPolicy;
 // Where nothing bounds them: the driver keeps so many steps under way. Between ranks an interruption has all of
 // them finished, unless a seed draws the order, which is that of one process.
 constexpr Step kFree = 64, kFreeBetweenRanks = 8;
-constexpr Step kMostStaleness = 1000;  // each is a gradient of every replica in memory
-constexpr int kMostEvery = 1'000'000;
 
 // Options that only some of the schedules read.
 void check_given(const plan::Plan& plan, const RunOptions& options) {
-  const WeightPolicy policy = plan.schedule.weight_policy;
-  const auto only = [&](bool given, const char* option, bool reads, const char* who) {
-    if (!given || reads) return;
-    refuse(ErrorKind::usage, std::string(option) + ": schedule " + plan.schedule.name +
-                                 " does not read it; leave it out, or plan with " + who);
-  };
-  const bool downpour = policy == WeightPolicy::downpour;
-  only(options.push_every.has_value(), "--push-every", downpour, "downpour");
-  only(options.fetch_every.has_value(), "--fetch-every", downpour, "downpour");
-  only(options.staleness.has_value(), "--staleness", policy == WeightPolicy::ssp, "ssp");
-  only(options.interleave.has_value(), "--interleave", plan::is_served(policy), "downpour, ssp or hogwild");
-  const auto every = [](std::optional<int> value, const char* name) {
-    require(value.value_or(1) >= 1 && value.value_or(1) <= kMostEvery, name, value.value_or(1), "1 to 1000000");
-  };
-  every(options.push_every, "push_every");
-  every(options.fetch_every, "fetch_every");
-  const Step staleness = options.staleness.value_or(0);
-  require(staleness >= 0 && staleness <= kMostStaleness, "staleness", static_cast<double>(staleness),
-          "0 to 1000");
+  for (const OptionRow& row : training_options()) {
+    if (row.read_by.empty() || !row.given(&options) || row.read_by.find(plan.schedule.name) != row.read_by.npos)
+      continue;
+    refuse(ErrorKind::usage, name_of(row) + ": schedule " + plan.schedule.name +
+                                 " does not read it; leave it out, or plan with " + std::string(row.read_by));
+  }
 }
 
 // One replica's statistics are not those of all, and nobody brings them together.
@@ -76,14 +61,13 @@ void check_optimizer(const plan::Plan& plan, const RunOptions& options) {
 
 // What looks at the gradient of all replicas before an update.
 void check_meetings(const plan::Plan& plan, const RunOptions& options) {
-  const char* const option = options.clip_norm         ? "--clip-norm"
-                             : options.on_nan          ? "--on-nan"
-                             : options.loss_scale      ? "--loss-scale"
-                             : options.scales_losses() ? "--autocast float16"
-                                                       : nullptr;
-  if (option == nullptr) return;
+  std::string option;
+  for (const OptionRow& row : training_options())
+    if (option.empty() && !row.found_together.empty() && row.given(&options)) option = name_of(row);
+  if (option.empty() && options.scales_losses()) option = "--autocast float16";
+  if (option.empty()) return;
   refuse(ErrorKind::usage,
-         std::string(option) + ": under schedule " + plan.schedule.name +
+         option + ": under schedule " + plan.schedule.name +
              " no replica sees the whole gradient before the update; plan with data-parallel");
 }
 

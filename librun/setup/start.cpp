@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/core/options.h"
 #include "libprofile/core/text.h"
 #include "librun/checkpoint/model_tensors.h"
 #include "librun/checkpoint/weight_files.h"
@@ -194,49 +195,15 @@ GivenWeights find_weights(const ResolvedModel& model, DType dtype, const Executi
 }
 
 Settings settings_of(const plan::Plan& plan, const RunOptions& options, const Length& length) {
-  Settings settings = settings_of(options);
-  settings.insert({{"optimizer", std::string(name_of(plan.training.optimizer))},
-                   {"learning_rate", options.learning_rate},
-                   {"lr_schedule", options.lr_schedule},
-                   {"weight_decay", options.weight_decay},
-                   {"shuffle", options.shuffle},
-                   {"drop_last", options.drop_last},
-                   {"evaluate", options.evaluate}});
-  if (!options.rules.no_decay.empty()) settings["no_decay"] = text_of_patterns(options.rules.no_decay);
-  if (!options.rules.rate_factors.empty()) settings["lr_factors"] = text_of_factors(options.rules.rate_factors);
-  const auto whole = [&](const char* name, std::int64_t value) { settings[name] = value; };
-  if (options.warmup_steps > 0) whole("warmup_steps", options.warmup_steps);
-  if (options.lr_schedule == "step") {
-    whole("lr_step_size", options.lr_step_size);
-    settings["lr_factor"] = options.lr_factor;
-  }
-  if (options.lr_schedule == "cosine") {
-    settings["lr_min"] = options.lr_min;
-    whole("lr_steps", length.total);
-  }
-  if (options.loss_scale) settings["loss_scale"] = *options.loss_scale;
-  if (options.all_reduce == AllReduce::fast) settings["all_reduce"] = std::string("fast");
-  if (options.on_nan) settings["on_nan"] = std::string(name_of(*options.on_nan));
-  if (length.epoch.accumulate > 1) whole("accumulate", length.epoch.accumulate);
-  if (options.clip_norm) settings["clip_norm"] = *options.clip_norm;
-  if (options.test_share > 0) settings["test_share"] = options.test_share;
-  if (options.push_every) whole("push_every", *options.push_every);
-  if (options.fetch_every) whole("fetch_every", *options.fetch_every);
-  if (plan.schedule.weight_policy == plan::WeightPolicy::ssp)
-    whole("staleness", options.staleness.value_or(kDefaultStaleness));
-  if (options.interleave) settings["interleave"] = std::to_string(*options.interleave);
-  if (options.evaluate_every) whole("evaluate_every", *options.evaluate_every);
-  if (options.keep_best) settings["keep_best"] = true;
-  if (options.early_stop) whole("early_stop", *options.early_stop);
-  if (options.epochs) whole("epochs", *options.epochs);
-  if (options.steps) whole("steps", *options.steps);
-  if (options.checkpoint_auto) {
-    settings["checkpoint_every"] = "auto";
-  } else if (options.checkpoint_time) {
-    settings["checkpoint_every"] = to_text(*options.checkpoint_time);
-  } else if (!options.checkpoint.empty()) {
-    settings["checkpoint_every"] = counted(options.checkpoint_steps.value_or(length.epoch.steps()), "step");
-  }
+  RunOptions told = options;
+  told.accumulate = length.epoch.accumulate;
+  if (plan.schedule.weight_policy == plan::WeightPolicy::ssp && !told.staleness)
+    told.staleness = kDefaultStaleness;
+  if (!told.checkpoint.empty() && !told.checkpoint_steps) told.checkpoint_steps = length.epoch.steps();
+  Settings settings{{"optimizer", std::string(name_of(plan.training.optimizer))}};
+  add_settings(execution_options(), told, settings);
+  add_settings(training_options(), told, settings);
+  if (told.lr_schedule == "cosine") settings["lr_steps"] = length.total;
   const OptimizerSettings optimizer = settings_of(plan.training.optimizer, options.optimizer);
   for (const OptimizerSetting& setting : row_of(plan.training.optimizer).settings) {
     const double value = *optimizer.find(setting.name)->second;
@@ -298,8 +265,6 @@ Step snapshot_interval(const RunOptions& options, const Setup& setup) {
       refuse(ErrorKind::usage, "--every is the time between checkpoints; give their folder with --checkpoint");
     return 0;
   }
-  if (options.checkpoints_kept < 1)
-    refuse(ErrorKind::usage, "--keep " + std::to_string(options.checkpoints_kept) + ": must be at least 1");
   if (options.checkpoint_auto != options.between_failures.has_value()) {
     refuse(
         ErrorKind::usage,
@@ -309,11 +274,7 @@ Step snapshot_interval(const RunOptions& options, const Setup& setup) {
             : "--mean-time-between-failures is for --every auto, which chooses by it; add that, or leave it "
               "out");
   }
-  if (options.checkpoint_auto) {
-    if (options.between_failures->count() > 0) return 0;
-    refuse(ErrorKind::usage,
-           "--mean-time-between-failures " + to_text(*options.between_failures) + ": must be above 0");
-  }
+  if (options.checkpoint_auto) return 0;
   if (options.checkpoint_time) {
     if (options.checkpoint_time->count() > 0) return 0;
     refuse(ErrorKind::usage, "--every " + to_text(*options.checkpoint_time) + ": must be above 0");

@@ -205,7 +205,7 @@ TEST_SUITE("librun/evaluations") {
       }
       return "accepted";
     };
-    CHECK(refused([](auto& o) { o.evaluate_every = 0; }) == "evaluate_every = 0: must be at least 1 step");
+    CHECK(refused([](auto& o) { o.evaluate_every = 0; }) == "evaluate_every = 0: must be at least 1");
     CHECK(refused([](auto& o) { o.early_stop = 0; }) == "early_stop = 0: must be at least 1");
     for (const auto& [option, set] : std::vector<std::pair<std::string, std::function<void(run::RunOptions&)>>>{
              {"--evaluate-every", [](auto& o) { o.evaluate_every = 2; }},

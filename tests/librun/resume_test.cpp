@@ -379,7 +379,7 @@ TEST_SUITE("librun/resume") {
             o.checkpoint = "x", o.checkpoint_auto = true, o.between_failures = Seconds(0);
           }) == "--mean-time-between-failures 0 s: must be above 0");
     CHECK(refused([](auto& o) { o.checkpoint = "x", o.checkpoints_kept = 0; }) ==
-          "--keep 0: must be at least 1");
+          "keep = 0: must be at least 1");
     CHECK(refused([](auto& o) { o.resume = "nowhere"; }).starts_with("nowhere: no checkpoint to go on from"));
   }
 

@@ -346,7 +346,8 @@ TEST_SUITE("librun/server/served") {
     CHECK(refusal(downpour, [](auto& o) { o.staleness = 2; }) ==
           "--staleness: schedule downpour does not read it; leave it out, or plan with ssp");
     CHECK(refusal(make_plan({.model = test::regression()}), [](auto& o) { o.interleave = 2; }) ==
-          "--interleave: schedule 1f1b does not read it; leave it out, or plan with downpour, ssp or hogwild");
+          "--interleave: schedule 1f1b does not read it; leave it out, or plan with parameter-server, "
+          "downpour, ssp or hogwild");
     CHECK(refusal(ssp, [](auto& o) { o.staleness = 1001; }) == "staleness = 1001: must be 0 to 1000");
     CHECK(refusal(served_plan("parameter-server", 2), [](auto& o) { o.clip_norm = 1; }) ==
           "--clip-norm: under schedule parameter-server no replica sees the whole gradient before the update; "
