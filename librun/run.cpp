@@ -102,7 +102,7 @@ RunReport make_report(const Job& job, const Crew& crew, const FromOthers& others
     report.frames = frames_report(records, static_cast<int>(job.plan.stages.size()));
     report.frames->period = report.step;
   }
-  if (job.options.trace) report.trace = make_trace(records, report.context);
+  if (job.options.trace) report.trace = make_trace(records, report);
   return report;
 }
 

@@ -57,22 +57,26 @@ class Instructions {
  public:
   explicit Instructions(const Job& job) {
     for (const plan::Stream& stream : job.streams) {
-      for (const std::vector<Instruction>& list : lower(stream, lowering_of(job, Direction::activation)))
-        for (const Instruction& one : list) {
-          const bool tied = one.kind == InstructionKind::tie;
-          of_.emplace(one.kind, tied ? one.op.micro_batch : pp::number(one.op.stage));
+      const plan::InstructionLists lists = lower(stream, lowering_of(job, Direction::activation));
+      auto list = lists.begin();
+      for (const plan::Program* part : {&stream.prologue, &stream.body}) {
+        for (const plan::Op& op : *part) {
+          const bool tied = op.kind == plan::OpKind::tied_all_reduce;
+          for (const plan::Instruction& one : *list++)
+            of_.emplace(one.kind, tied ? op.micro_batch : pp::number(op.stage));
         }
+      }
     }
   }
-  bool any(InstructionKind kind) const {
+  bool any(plan::InstructionKind kind) const {
     return std::ranges::any_of(of_, [&](const auto& one) { return one.first == kind; });
   }
-  bool has(InstructionKind kind, std::size_t number) const {
+  bool has(plan::InstructionKind kind, std::size_t number) const {
     return of_.contains({kind, static_cast<int>(number)});
   }
 
  private:
-  std::set<std::pair<InstructionKind, int>> of_;
+  std::set<std::pair<plan::InstructionKind, int>> of_;
 };
 
 /// What the plan's program exchanges, with what its links promise, in one order for all workers.
@@ -136,7 +140,7 @@ class Exercises {
   void add_sum(std::size_t stage) {
     const Group& workers = job_.plan.stages[stage].workers;
     const StageId id{static_cast<int>(stage)};
-    if (workers.size() < 2 || !instructions_.has(InstructionKind::reduce, stage)) return;
+    if (workers.size() < 2 || !instructions_.has(plan::InstructionKind::reduce, stage)) return;
     const std::vector<model::Segment> segments = make_segments(job_.plan, job_.setup.model);
     const Device& device = job_.setup.devices[index(workers.front())];
     const plan::Training& training = job_.plan.training;
@@ -170,7 +174,7 @@ class Exercises {
   }
 
   void add_tied(std::size_t tied) {
-    if (!instructions_.has(InstructionKind::tie, tied)) return;
+    if (!instructions_.has(plan::InstructionKind::tie, tied)) return;
     std::set<WorkerId> workers;
     for (const StageId stage : job_.plan.tied[tied].stages) {
       const std::vector<WorkerId>& of = job_.plan.stages[index(stage)].workers;
@@ -200,7 +204,7 @@ class Exercises {
 };
 
 std::vector<std::string> left_out(const Job& job) {
-  using enum InstructionKind;
+  using enum plan::InstructionKind;
   const Instructions instructions(job);
   std::vector<std::string> all;
   if (instructions.any(fetch) || instructions.any(push))

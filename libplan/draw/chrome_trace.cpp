@@ -1,7 +1,7 @@
 // The Trace Event Format: complete events ("X") with microseconds, one row ("tid") per worker in process 0, one
-// per link direction in process 1, counters ("C") in process 2, arrows ("s" to "f") from messages to
-// operations. Written as text at once, without JSON values between: every string is one of ours and needs no
-// escapes.
+// per link direction in process 1, counters ("C") in process 2, predicted operations in 3, arrows ("s" to "f")
+// from messages to operations. Written as text at once, without JSON values between: every string is one of
+// ours and needs no escapes.
 #include "libplan/draw/chrome_trace.h"
 
 #include <algorithm>
@@ -22,6 +22,7 @@ namespace {
 constexpr int kWorkers = 0;
 constexpr int kLinks = 1;
 constexpr int kMemory = 2;
+constexpr int kPredicted = 3;
 constexpr std::size_t kMostFlows = 20000;
 constexpr std::size_t kBytesPerEvent = 112;  // to reserve
 
@@ -153,9 +154,15 @@ class LinkRows {
   std::vector<int> rows_;  ///< [from * workers + to]
 };
 
-void add_operations(TraceWriter& trace, const SimulationResult& result) {
-  for (const OpEvent& event : result.ops) {
-    trace.slice(event.op, style_of(event.op.kind).name, kWorkers, number(event.worker), event.start, event.end)
+void declare_workers(TraceWriter& trace, int process, std::string_view name, std::size_t workers) {
+  trace.process(process, name);
+  for (std::size_t w = 0; w < workers; ++w)
+    trace.row(process, static_cast<int>(w), "worker " + std::to_string(w));
+}
+
+void add_operations(TraceWriter& trace, int process, std::span<const OpEvent> ops) {
+  for (const OpEvent& event : ops) {
+    trace.slice(event.op, style_of(event.op.kind).name, process, number(event.worker), event.start, event.end)
         .close();
   }
 }
@@ -250,17 +257,16 @@ class Readers {
 }  // namespace
 
 std::string chrome_trace(const SimulationResult& result, std::span<const MemoryCurve> memory,
-                         const Context& facts) {
+                         const Context& facts, std::span<const OpEvent> predicted) {
   std::size_t steps = 0;
   for (const MemoryCurve& curve : memory) steps += curve.size();
-  TraceWriter trace(result.ops.size() + result.messages.size() + steps);
-  trace.process(kWorkers, "workers");
-  for (std::size_t w = 0; w < result.busy.size(); ++w) {
-    trace.row(kWorkers, static_cast<int>(w), "worker " + std::to_string(w));
-  }
+  TraceWriter trace(result.ops.size() + result.messages.size() + steps + predicted.size());
+  declare_workers(trace, kWorkers, "workers", result.busy.size());
+  if (!predicted.empty()) declare_workers(trace, kPredicted, "predicted", result.busy.size());
   LinkRows links(result);
   links.declare(trace);
-  add_operations(trace, result);
+  add_operations(trace, kWorkers, result.ops);
+  add_operations(trace, kPredicted, predicted);
   add_messages(trace, result, links);
   if (result.messages.size() <= kMostFlows) add_arrows(trace, result, links);
   add_memory(trace, memory);

@@ -15,10 +15,10 @@ namespace pp::plan {
 /// JSON with one row per worker and one per link direction that was used, times in microseconds down to whole
 /// nanoseconds, and a counter of bytes held per worker where `memory` has curves. Up to 20,000 messages get an
 /// arrow to the operation that waits for them; more would hide the rest. O(events), messages with arrows
-/// O(operations log operations). `facts` stand beside the
-/// events, where viewers show them as information about the trace.
+/// O(operations log operations). `facts` stand beside the events, where viewers show them as information about
+/// the trace; `predicted` operations in rows of their own, at their times.
 std::string chrome_trace(const SimulationResult& result, std::span<const MemoryCurve> memory = {},
-                         const Context& facts = {});
+                         const Context& facts = {}, std::span<const OpEvent> predicted = {});
 
 /// Per message of `result` the operation on the receiving worker that needs it: the same micro-batch on the
 /// nearest later stage for an activation, on the nearest earlier one for a gradient, the first that starts

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "libplan/schedule/completeness.h"
+#include "libplan/schedule/instructions.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -255,22 +256,11 @@ std::vector<bool> updates_of_worker(const ProgramIndex& index, int worker) {
   return updates;
 }
 
-/// Backwards through each list: an E begins what its L ends.
 void find_states(ProgramIndex& index) {
   if (index.rules != RuleSet::swapped) return;
-  index.carries_state.assign(index.ops.size(), false);
   for (int worker = 0; worker < index.workers(); ++worker) {
-    std::vector<int> evict(at(index.stages), kNone);
-    std::vector<bool> updated(at(index.stages), false);
-    for (int id = index.worker_begin[at(worker + 1)]; id-- > index.worker_begin[at(worker)];) {
-      const Op& op = index.ops[at(id)];
-      const std::size_t s = pp::index(op.stage);
-      if (op.kind == OpKind::evict) evict[s] = id, updated[s] = false;
-      if (op.kind == OpKind::update) updated[s] = true;
-      if (op.kind != OpKind::load) continue;
-      index.carries_state[at(id)] = updated[s];
-      if (evict[s] != kNone) index.carries_state[at(evict[s])] = updated[s];
-    }
+    const std::vector<bool> trained = trained_stays(index.program(worker));
+    index.carries_state.insert(index.carries_state.end(), trained.begin(), trained.end());
   }
 }
 
@@ -296,7 +286,27 @@ void connect_reloads(ProgramIndex& index) {
   std::ranges::sort(index.reloads);
 }
 
+/// Of an operation of a stage with one input and one output.
+OpShape make_shape(OpKind kind) {
+  const std::vector<Port> in{{.edge = 0}}, out{{.edge = 1}};
+  const std::vector<StagePorts> ports{{in, out, out, in}};
+  std::vector<Instruction> list;
+  add_instructions(list, {kind, StageId{0}}, {.ports = ports});
+  const auto ends = [&](InstructionKind what) {
+    const auto found = std::ranges::find(list, what, &Instruction::kind);
+    if (found == list.end()) return OpShape::Ends::none;
+    return found->ports.front().edge == 0 ? OpShape::Ends::inputs : OpShape::Ends::outputs;
+  };
+  return {ends(InstructionKind::receive), ends(InstructionKind::send), parts_of(list).works};
+}
+
 }  // namespace
+
+const std::array<OpShape, EnumNames<OpKind>::table.size()> kShapes = [] {
+  std::array<OpShape, EnumNames<OpKind>::table.size()> shapes{};
+  for (std::size_t kind = 0; kind < shapes.size(); ++kind) shapes[kind] = make_shape(static_cast<OpKind>(kind));
+  return shapes;
+}();
 
 double overlap(Slice a, Slice b) {
   const double begin = std::max(double(a.rank) / a.parts, double(b.rank) / b.parts);

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "libplan/schedule/instructions.h"
 #include "libplan/schedule/program_set.h"
 #include "libprofile/core/index.h"
 
@@ -17,6 +19,17 @@ namespace pp::plan {
 
 /// No operation, no edge, no group.
 inline constexpr int kNone = -1;
+/// What the instructions of all operations of a kind have in common: the compact form of their lists that
+/// thousands of simulations walk.
+struct OpShape {
+  enum class Ends { none, inputs, outputs };  ///< of the edges into the stage; out of it
+
+  Ends receives = Ends::none, sends = Ends::none;
+  InstructionKind works{};  ///< the one that has a price of its own
+};
+/// By OpKind, made of the lists that add_instructions() makes.
+extern const std::array<OpShape, EnumNames<OpKind>::table.size()> kShapes;
+inline const OpShape& shape_of(OpKind kind) { return kShapes[at(kind)]; }
 
 /// Tensors flow from stage `from` to stage `to`, gradients back.
 struct Dependency {
@@ -76,8 +89,18 @@ struct ProgramIndex {
   /// Empty: not swapped.
   std::vector<bool> carries_state;
 
+  /// Edges over which the instructions of an operation receive and send, ascending.
+  std::span<const int> receives(OpKind kind, StageId stage) const {
+    return over(shape_of(kind).receives, stage);
+  }
+  std::span<const int> sends(OpKind kind, StageId stage) const { return over(shape_of(kind).sends, stage); }
+
   int workers() const { return static_cast<int>(worker_begin.size()) - 1; }
   int groups() const { return static_cast<int>(group_begin.size()) - 1; }
+  std::span<const Op> program(int worker) const {
+    return std::span(ops).subspan(at(worker_begin[at(worker)]),
+                                  at(worker_begin[at(worker) + 1] - worker_begin[at(worker)]));
+  }
   /// Position of `id` in its worker's list.
   int position(int id) const { return id - worker_begin[at(worker_of[at(id)])]; }
   Slice slice(int id) const { return slices.empty() ? Slice{} : slices[at(id)]; }
@@ -101,6 +124,10 @@ struct ProgramIndex {
   void for_each_consumer(int id, Visit visit) const;
 
  private:
+  std::span<const int> over(OpShape::Ends ends, StageId stage) const {
+    if (ends == OpShape::Ends::none) return {};
+    return (ends == OpShape::Ends::inputs ? edges_in : edges_out)[pp::index(stage)];
+  }
   /// Frames of a clocked set move on by one stage per step.
   int lag() const { return rules == RuleSet::clocked ? 1 : 0; }
   bool is_late(int recompute) const { return recompute != kNone && recompute_start == RecomputeStart::late; }
@@ -124,12 +151,27 @@ struct ProgramIndex {
       if (slices.empty() || overlap(slice(other), slice(id)) > 0) visit(other, edge);
     }
   }
-  /// Gradients of micro-batch m that stage `op.stage` gets from later stages.
+  /// What operation `id` receives as one of its kind does: activations from earlier stages, or gradients from
+  /// later ones.
   template <class Visit>
-  void visit_gradients(int id, Visit visit) const {
+  void visit_received(int id, OpKind kind, Visit visit) const {
     const Op& op = ops[at(id)];
-    for (const int e : edges_out[pp::index(op.stage)]) {
-      visit_edge(Slot::backward, dependencies[at(e)].to, op.micro_batch - lag(), id, e, visit);
+    const bool forward = kind == OpKind::forward;
+    for (const int e : receives(kind, op.stage)) {
+      const Dependency& edge = dependencies[at(e)];
+      visit_edge(forward ? Slot::forward : Slot::backward, forward ? edge.from : edge.to,
+                 op.micro_batch - lag(), id, e, visit);
+    }
+  }
+  /// Who receives what it sends.
+  template <class Visit>
+  void visit_receivers(int id, Visit visit) const {
+    const Op& op = ops[at(id)];
+    const bool forward = op.kind == OpKind::forward;
+    for (const int e : sends(op.kind, op.stage)) {
+      const Dependency& edge = dependencies[at(e)];
+      visit_edge(forward ? Slot::forward : Slot::backward, forward ? edge.to : edge.from,
+                 op.micro_batch + lag(), id, e, visit);
     }
   }
   template <class Visit>
@@ -180,22 +222,20 @@ void ProgramIndex::for_each_producer(int id, Visit visit) const {
   const Op& op = ops[at(id)];
   switch (op.kind) {
     case OpKind::forward:
-      for (const int e : edges_in[pp::index(op.stage)]) {
-        visit_edge(Slot::forward, dependencies[at(e)].from, op.micro_batch - lag(), id, e, visit);
-      }
+      visit_received(id, op.kind, visit);
       visit_previous_token(id, visit);
       break;
     case OpKind::backward:
     case OpKind::input_gradient: {
       const int recompute = local(Slot::recompute, id);
       visit_found(recompute != kNone ? recompute : forward_of(id), visit);
-      if (!is_late(recompute)) visit_gradients(id, visit);
+      if (!is_late(recompute)) visit_received(id, op.kind, visit);
       break;
     }
     case OpKind::weight_gradient: visit_found(local(Slot::backward, id), visit); break;
     case OpKind::recompute:
       visit_found(forward_of(id), visit);
-      if (is_late(id)) visit_gradients(id, visit);
+      if (is_late(id)) visit_received(id, OpKind::backward, visit);
       break;
     case OpKind::load: visit_found(load_waits.empty() ? kNone : load_waits[at(id)], visit); break;
     case OpKind::all_reduce:
@@ -211,21 +251,16 @@ void ProgramIndex::for_each_consumer(int id, Visit visit) const {
   switch (op.kind) {
     case OpKind::forward:
       visit_found(continuation(id), visit);
-      for (const int e : edges_out[pp::index(op.stage)]) {
-        visit_edge(Slot::forward, dependencies[at(e)].to, op.micro_batch + lag(), id, e, visit);
-      }
+      visit_receivers(id, visit);
       visit_next_token(id, visit);
       break;
     case OpKind::backward:
     case OpKind::input_gradient:
       visit_found(local(Slot::weight_gradient, id), visit);
-      for (const int e : edges_in[pp::index(op.stage)]) {
-        const auto visit_user = [&](int backward, int edge) {
-          const int recompute = local(Slot::recompute, backward);
-          visit(is_late(recompute) ? recompute : backward, edge);
-        };
-        visit_edge(Slot::backward, dependencies[at(e)].from, op.micro_batch + lag(), id, e, visit_user);
-      }
+      visit_receivers(id, [&](int backward, int edge) {
+        const int recompute = local(Slot::recompute, backward);
+        visit(is_late(recompute) ? recompute : backward, edge);
+      });
       break;
     case OpKind::recompute: visit_found(local(Slot::backward, id), visit); break;
     case OpKind::evict:

@@ -1,5 +1,8 @@
 #include "libplan/schedule/progress.h"
 
+#include <algorithm>
+
+#include "libplan/schedule/instructions.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -62,26 +65,67 @@ class Progress {
   std::vector<int> to_try_;
 };
 
-/// The first unmet dependency of `id`, kNone for an AR whose group is short of members.
-int unmet(const ProgramIndex& index, std::span<const int> heads, int id) {
+/// The first thing that an operation waits for.
+struct Wait {
+  int other = kNone;  ///< kNone: an AR whose group is short of members
+  int edge = kNone;   ///< over which it is sent
+};
+
+Wait unmet(const ProgramIndex& index, std::span<const int> heads, int id) {
   const auto waits_for = [&](int other) {
     return other != kNone && other >= heads[at(index.worker_of[at(other)])];
   };
-  int found = kNone;
-  index.for_each_producer(id, [&](int producer, int) {
-    if (found == kNone && waits_for(producer)) found = producer;
+  Wait found;
+  index.for_each_producer(id, [&](int producer, int edge) {
+    if (found.other == kNone && waits_for(producer)) found = {producer, edge};
   });
   if (const int group = index.group_of[at(id)]; group != kNone) {
     for (int i = index.group_begin[at(group)]; i < index.group_begin[at(group) + 1]; ++i) {
       const int member = index.group_members[at(i)];
       // A worker that has reached its own AR of the group waits like this one.
-      if (found == kNone && member != id && waits_for(member) &&
+      if (found.other == kNone && member != id && waits_for(member) &&
           heads[at(index.worker_of[at(member)])] != member) {
-        found = member;
+        found.other = member;
       }
     }
   }
   return found;
+}
+
+/// The instruction of an operation that exchanges over an edge, or that does its work: `receive of B0.0`.
+std::string instruction(const ProgramIndex& index, int id, int edge, InstructionKind exchange) {
+  InstructionKind kind = exchange;
+  if (edge == kNone) {
+    std::vector<Instruction> list;
+    add_instructions(list, index.ops[at(id)], {});
+    kind = parts_of(list).works;
+  }
+  std::string text(name_of(kind));
+  std::ranges::replace(text, '_', ' ');
+  return text + " of " + to_text(index.ops[at(id)]);
+}
+
+/// The workers that wait for each other, in a circle: `: worker 0 in receive of B0.0 and worker 1 in ... wait
+/// for each other`. Empty: there is none.
+std::string circle(const ProgramIndex& index, std::span<const int> heads, std::span<const Wait> waits) {
+  std::vector<int> way;
+  int worker = 0;
+  while (worker < index.workers() && waits[at(worker)].other == kNone) ++worker;
+  if (worker == index.workers()) return "";
+  while (std::ranges::count(way, worker) == 0) {
+    way.push_back(worker);
+    if (waits[at(worker)].other == kNone) return "";
+    worker = index.worker_of[at(waits[at(worker)].other)];
+  }
+  way.erase(way.begin(), std::ranges::find(way, worker));
+  std::string text;
+  for (std::size_t i = 0; i < way.size(); ++i) {
+    const int head = heads[at(way[i])];
+    text += i == 0 ? ": " : i + 1 < way.size() ? ", " : " and ";
+    text += "worker " + std::to_string(way[i]) + " in " +
+            instruction(index, head, waits[at(way[i])].edge, InstructionKind::receive);
+  }
+  return text + (way.size() > 1 ? " wait for each other" : " waits for what stands behind it");
 }
 
 }  // namespace
@@ -91,24 +135,23 @@ void check_progress(const ProgramIndex& index) { Progress(index).run(); }
 std::string deadlock_report(const ProgramIndex& index, std::span<const int> heads) {
   std::string lines;
   int executed = 0;
+  std::vector<Wait> waits(at(index.workers()));
   for (int worker = 0; worker < index.workers(); ++worker) {
     const int head = heads[at(worker)];
     executed += head - index.worker_begin[at(worker)];
-    lines.append("\n  worker ").append(std::to_string(worker)).append(": ");
+    lines += "\n  worker " + std::to_string(worker) + ": ";
     if (head == index.worker_begin[at(worker) + 1]) {
-      lines.append("finished");
+      lines += "finished";
       continue;
     }
-    lines.append("next ").append(to_text(index.ops[at(head)])).append(" needs ");
-    if (const int other = unmet(index, heads, head); other == kNone) {
-      lines.append("an all-reduce that another worker does not list");
-    } else {
-      const std::string owner = std::to_string(index.worker_of[at(other)]);
-      lines.append(to_text(index.ops[at(other)])).append(" (worker ").append(owner).append(")");
-    }
+    const auto [other, edge] = waits[at(worker)] = unmet(index, heads, head);
+    lines += "next " + instruction(index, head, edge, InstructionKind::receive) + " needs ";
+    lines += other == kNone ? "an all-reduce that another worker does not list"
+                            : instruction(index, other, edge, InstructionKind::send) + " (worker " +
+                                  std::to_string(index.worker_of[at(other)]) + ")";
   }
   return "plan: deadlock after " + std::to_string(executed) + " of " + std::to_string(index.ops.size()) +
-         " operations" + lines;
+         " operations" + circle(index, heads, waits) + lines;
 }
 
 }  // namespace pp::plan

@@ -280,20 +280,17 @@ class EventLoop {
   /// backward.
   double gradients_flow(int all_reduce) const {
     const Op& op = index_.ops[at(all_reduce)];
-    for (int id = all_reduce - 1; id >= index_.worker_begin[at(index_.worker_of[at(all_reduce)])]; --id) {
-      const Op& before = index_.ops[at(id)];
-      if (before.stage != op.stage) continue;
-      if (before.kind == OpKind::update) break;
-      if (!completes_backward(before.kind)) continue;
-      const double end = timeline_.end[at(id)];
-      double hides = end - timeline_.start[at(id)];
-      if (op.kind == OpKind::all_reduce) {
-        const std::optional<Seconds>& most = input_.stages[pp::index(op.stage)].hideable;
-        if (most) hides = std::min(hides, most->count());
-      }
-      return end - input_.all_reduce_overlap * hides;
+    const int worker = index_.worker_of[at(all_reduce)];
+    const std::size_t place = hiding_backward(index_.program(worker), at(index_.position(all_reduce)));
+    if (place == kNowhere) return 0;
+    const std::size_t id = at(index_.worker_begin[at(worker)]) + place;
+    const double end = timeline_.end[id];
+    double hides = end - timeline_.start[id];
+    if (op.kind == OpKind::all_reduce) {
+      const std::optional<Seconds>& most = input_.stages[pp::index(op.stage)].hideable;
+      if (most) hides = std::min(hides, most->count());
     }
-    return 0;
+    return end - input_.all_reduce_overlap * hides;
   }
 
   void finish(int id) {

@@ -14,6 +14,9 @@ double scale_of(const std::vector<double>& scale, const Op& op) {
   return scale.empty() || !has_micro_batch(op.kind) ? 1 : scale[at(op.micro_batch)];
 }
 
+/// What it asks of each of its two devices.
+double handled(const Sent& sent) { return handling_time(sent.bytes, sent.tensors, sent.link); }
+
 }  // namespace
 
 OpCosts::OpCosts(const ProgramIndex& index, const SimulationInput& input)
@@ -53,29 +56,32 @@ std::vector<bool> OpCosts::find_first(const ProgramIndex& index, const Simulatio
   return first;
 }
 
+/// An instruction's own time for a whole micro-batch: not of messages (message()), of sums, which depend on who
+/// takes part, nor of copied weights (copy_time()). What plans do not price is free, or priced with another:
+/// `stash` with its forward, `spread` with its sum, `fetch` with its update.
+double OpCosts::price(InstructionKind kind, const StageCosts& costs, bool first) {
+  const bool apart = first && costs.first.has_value();
+  switch (kind) {
+    case InstructionKind::forward: return (apart ? costs.first->forward : costs.forward).count();
+    case InstructionKind::backward: return (apart ? costs.first->backward : costs.backward).count();
+    case InstructionKind::weight_gradient:
+      return (apart ? costs.first->weight_gradient : costs.weight_gradient).count();
+    case InstructionKind::input_gradient: return costs.input_gradient.count();
+    case InstructionKind::recompute: return costs.recompute.count();
+    case InstructionKind::update:
+    case InstructionKind::push: return costs.update.count();
+    default: return 0;
+  }
+}
+
 double OpCosts::own_time(int id) const {
   if (!input_.own_times.empty()) return input_.own_times[at(id)];
   const Op& op = index_.ops[at(id)];
-  const StageCosts& costs = input_.stages[pp::index(op.stage)];
-  const double scale = scale_of(input_.micro_batch_scale, op) / index_.slice(id).parts;
-  if (!first_.empty() && first_[at(id)] && costs.first) {
-    if (op.kind == OpKind::forward) return costs.first->forward.count() * scale;
-    if (op.kind == OpKind::backward) return costs.first->backward.count() * scale;
-    if (op.kind == OpKind::weight_gradient) return costs.first->weight_gradient.count() * scale;
-  }
-  switch (op.kind) {
-    case OpKind::forward: return costs.forward.count() * scale;
-    case OpKind::backward: return costs.backward.count() * scale;
-    case OpKind::input_gradient: return costs.input_gradient.count() * scale;
-    case OpKind::weight_gradient: return costs.weight_gradient.count() * scale;
-    case OpKind::recompute: return costs.recompute.count() * scale;
-    case OpKind::update: return costs.update.count();
-    case OpKind::load:
-    case OpKind::evict: return (1 - input_.swap_overlap) * copy_time(id);
-    case OpKind::all_reduce:
-    case OpKind::tied_all_reduce: break;
-  }
-  return 0;
+  if (op.kind == OpKind::load || op.kind == OpKind::evict) return (1 - input_.swap_overlap) * copy_time(id);
+  const double own =
+      price(shape_of(op.kind).works, input_.stages[pp::index(op.stage)], !first_.empty() && first_[at(id)]);
+  return has_micro_batch(op.kind) ? own * (scale_of(input_.micro_batch_scale, op) / index_.slice(id).parts)
+                                  : own;
 }
 
 double OpCosts::copy_time(int id) const {
@@ -106,11 +112,14 @@ double OpCosts::free_transfer(int producer, int consumer, int edge) const {
   return std::max(0.0, transfer_time(bytes, tensors, link) - 2 * handling_time(bytes, tensors, link));
 }
 
-double OpCosts::message_time(int id) const {
+double OpCosts::receive_time(int id) const {
   double sum = 0;
-  const auto add = [&](const Sent& sent) { sum += handling_time(sent.bytes, sent.tensors, sent.link); };
-  index_.for_each_producer(id, [&](int producer, int edge) { add(message(producer, id, edge)); });
-  index_.for_each_consumer(id, [&](int consumer, int edge) { add(message(id, consumer, edge)); });
+  index_.for_each_producer(id, [&](int producer, int edge) { sum += handled(message(producer, id, edge)); });
+  return sum;
+}
+
+double OpCosts::send_time(int id, double sum) const {
+  index_.for_each_consumer(id, [&](int consumer, int edge) { sum += handled(message(id, consumer, edge)); });
   return sum;
 }
 

@@ -28,9 +28,16 @@ class OpCosts {
 
   /// Seconds; a slice of a split micro-batch takes its part. An AR takes at least 0: what it really takes
   /// depends on its mode and on other workers.
-  double duration(int id) const { return own_time(id) + (handles_messages_ ? message_time(id) : 0); }
+  double duration(int id) const {
+    return own_time(id) + (handles_messages_ ? send_time(id, receive_time(id)) : 0);
+  }
+  /// Whether some link asks time of the devices.
+  bool handles_messages() const { return handles_messages_; }
   /// The part of duration() that is no message's; of L and E what copying keeps the device from its work.
   double own_time(int id) const;
+  /// Of all messages that the operation receives from other workers; that it sends to them, added to `sum`.
+  double receive_time(int id) const;
+  double send_time(int id, double sum = 0) const;
   /// What L or E copies takes, whoever copies it.
   double copy_time(int id) const;
   /// `edge` as for_each_producer() gives it. Empty within a worker, and where nothing is sent.
@@ -49,8 +56,7 @@ class OpCosts {
   };
 
   static std::vector<bool> find_first(const ProgramIndex& index, const SimulationInput& input);
-  /// Of all messages that the operation receives and sends.
-  double message_time(int id) const;
+  static double price(InstructionKind kind, const StageCosts& costs, bool first);
 
   const ProgramIndex& index_;
   const SimulationInput& input_;

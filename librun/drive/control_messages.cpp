@@ -60,22 +60,33 @@ void each_plain(Record& record, Field&& field) {
   field(record.messages);
 }
 
-void add(Packer& to, WorkerRecord& record) {
-  each_plain(record, [&](auto& value) { to.add(value); });
-  to.add(record.op_times.size());
-  for (auto& [key, times] : record.op_times) {
+void add_times(Packer& to, auto& all) {
+  to.add(all.size());
+  for (auto& [key, times] : all) {
     to.add(key.first).add(key.second);
     times.each([&](auto& value) { to.add(value); });
   }
 }
 
+template <class Kind>
+void read_times(Unpacker& from, std::map<std::pair<Kind, StageId>, TimeSample>& all) {
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    const auto kind = from.take<Kind>();
+    const auto stage = from.take<StageId>();
+    all[{kind, stage}].each([&](auto& value) { from.read(value); });
+  }
+}
+
+void add(Packer& to, WorkerRecord& record) {
+  each_plain(record, [&](auto& value) { to.add(value); });
+  add_times(to, record.op_times);
+  add_times(to, record.instruction_times);
+}
+
 void read(Unpacker& from, WorkerRecord& record) {
   each_plain(record, [&](auto& value) { from.read(value); });
-  for (auto left = from.take<std::size_t>(); left > 0; --left) {
-    const auto kind = from.take<plan::OpKind>();
-    const auto stage = from.take<StageId>();
-    record.op_times[{kind, stage}].each([&](auto& value) { from.read(value); });
-  }
+  read_times(from, record.op_times);
+  read_times(from, record.instruction_times);
 }
 
 Packer message_of(ControlKind kind) { return std::move(Packer().add(kind)); }

@@ -185,6 +185,7 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
   const auto of_last = [&](const StepRecord& step) { return step.range == steps.back().range; };
   report.last_steps = last_steps(plan, workers, std::ranges::count_if(steps, of_last));
   report.last_steps.samples = samples_of(report.last_steps, steps);
+  report.instructions = instruction_report(report, workers);
   report.deviation = deviation_of(report, steps, workers);
 }
 
@@ -212,10 +213,14 @@ std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecor
   return list;
 }
 
-std::string make_trace(std::span<const WorkerRecord* const> workers, const Context& facts) {
+std::string make_trace(std::span<const WorkerRecord* const> workers, const RunReport& report) {
   plan::SimulationResult events;
+  Seconds begin = Seconds::max();  // of the last steps
   for (const WorkerRecord* worker : workers) {
-    for (const OpRecord& op : worker->ops) events.ops.push_back(op.event);
+    for (const OpRecord& op : worker->ops) {
+      events.ops.push_back(op.event);
+      if (op.step >= report.last_steps.first_step - 1) begin = std::min(begin, op.event.start);
+    }
     for (const MessageRecord& message : worker->messages) events.messages.push_back(message.event);
     events.busy.push_back({});
     events.memory.push_back({});
@@ -224,7 +229,12 @@ std::string make_trace(std::span<const WorkerRecord* const> workers, const Conte
   std::stable_sort(events.ops.begin(), events.ops.end(), by_start);
   std::stable_sort(events.messages.begin(), events.messages.end(), by_start);
   for (const plan::OpEvent& op : events.ops) events.makespan = std::max(events.makespan, op.end);
-  return plan::chrome_trace(events, {}, facts);
+  std::vector<plan::OpEvent> predicted;
+  const bool known = report.plan.predicted.stages.size() == report.plan.stages.size();
+  if (known && report.last_steps.steps > 0 && report.last_steps.ops.size() <= kMostOps)
+    predicted = predicted_timeline(report.plan, report.last_steps.steps).result.ops;
+  for (plan::OpEvent& op : predicted) op.start += begin, op.end += begin;
+  return plan::chrome_trace(events, {}, report.context, predicted);
 }
 
 FramesReport frames_report(std::span<const WorkerRecord* const> workers, int stages) {

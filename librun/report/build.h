@@ -47,8 +47,9 @@ void add_measurements(RunReport& report, std::span<const StepRecord> steps,
 /// Time of each kind of operation of each stage, beside what the plan says of it.
 std::vector<OpTime> op_times(const plan::Plan& plan, std::span<const WorkerRecord* const> workers);
 
-/// Chrome trace JSON of the recorded operations and messages, with what there is to say about them.
-std::string make_trace(std::span<const WorkerRecord* const> workers, const Context& facts);
+/// Chrome trace JSON of the recorded operations and messages, and of the operations of the report's last steps
+/// as the plan predicts them, from the same time on.
+std::string make_trace(std::span<const WorkerRecord* const> workers, const RunReport& report);
 
 /// How frames went through `stages` stages, those whose first and last forward the records have; the period is
 /// left to the caller.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "libplan/draw/svg_labels.h"
 #include "libplan/price/predict.h"
+#include "libplan/simulate/instruction_times.h"
 #include "libprofile/core/text.h"
 #include "librun/report/build.h"
 #include "librun/report/html.h"
@@ -58,20 +61,28 @@ double promised_step(const RunReport& report) {
   return 0;
 }
 
-std::optional<Seconds> of_operations(const RunReport& report) {
-  const plan::Plan& plan = report.plan;
-  if (plan.stages.empty() || plan.predicted.stages.size() != plan.stages.size() || promised_step(report) <= 0)
-    return std::nullopt;
+/// What the plan was predicted with; nothing: it carries no times, or too many operations.
+std::optional<plan::SimulationInput> simulated(const plan::Plan& plan) {
+  if (plan.stages.empty() || plan.predicted.stages.size() != plan.stages.size()) return std::nullopt;
   const bool streams = plan.workers.front().program.stream.has_value();
   plan::SimulationInput input = plan::simulation_input(plan, streams ? plan::steady_updates(plan) : 1);
   std::size_t ops = 0;
   for (const auto& program : input.programs.workers) ops += program.size();
   if (ops > Deviation::kMostOps) return std::nullopt;
-  const Seconds promised = period(input);
-  if (promised <= Seconds(0)) return std::nullopt;
-  take_measured_times(input.stages, report);
-  return Seconds(promised_step(report)) * (period(input) / promised - 1);
+  return input;
 }
+
+std::optional<Seconds> of_operations(const RunReport& report) {
+  std::optional<plan::SimulationInput> input = simulated(report.plan);
+  if (!input || promised_step(report) <= 0) return std::nullopt;
+  const Seconds promised = period(*input);
+  if (promised <= Seconds(0)) return std::nullopt;
+  take_measured_times(input->stages, report);
+  return Seconds(promised_step(report)) * (period(*input) / promised - 1);
+}
+
+/// Mini-batches that a step accumulates make it so many times longer, but for what ends it.
+bool is_of_micro_batches(plan::InstructionKind kind) { return kind <= plan::InstructionKind::weight_gradient; }
 
 Seconds busy_above_medians(const RunReport& report, std::span<const WorkerRecord* const> workers) {
   const WorkerRecord* busiest = nullptr;
@@ -146,7 +157,50 @@ std::string largest_part(const RunReport& report, Seconds operations) {
          " times as long as promised)";
 }
 
+/// Of waiting and messages, what adds most in the direction of `rest` on the busiest worker.
+std::string largest_wait(const RunReport& report, Seconds rest) {
+  if (report.workers.empty()) return "";
+  const WorkerId busiest = std::ranges::max_element(report.workers, {}, &WorkerReport::busy)->id;
+  const auto part = [&](const InstructionReport& row) {
+    return (rest < Seconds(0) ? -1 : 1) * (row.median - row.predicted);
+  };
+  const InstructionReport* largest = nullptr;
+  for (const InstructionReport& row : report.instructions) {
+    using enum plan::InstructionKind;
+    const bool computes = row.kind >= forward && row.kind <= weight_gradient;
+    if (row.worker != busiest || computes || row.kind == update || part(row) <= Seconds(0)) continue;
+    if (!largest || part(row) > part(*largest)) largest = &row;
+  }
+  if (!largest) return "";
+  return " (most of it: " + std::string(name_of(largest->kind)) + " of stage " +
+         std::to_string(number(largest->stage)) + " on worker " + std::to_string(number(busiest)) + ", " +
+         signed_text(largest->median - largest->predicted) + ")";
+}
+
 }  // namespace
+
+std::vector<InstructionReport> instruction_report(const RunReport& report,
+                                                  std::span<const WorkerRecord* const> workers) {
+  std::map<std::tuple<WorkerId, StageId, plan::InstructionKind>, InstructionReport> rows;
+  const auto row = [&](WorkerId worker, StageId stage, plan::InstructionKind kind) -> InstructionReport& {
+    return rows.try_emplace({worker, stage, kind}, InstructionReport{worker, stage, kind}).first->second;
+  };
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    for (const auto& [key, times] : workers[w]->instruction_times)
+      row(WorkerId{static_cast<int>(w)}, key.second, key.first).median = times.median();
+  }
+  const std::optional<plan::SimulationInput> input = simulated(report.plan);
+  if (input && report.plan.predicted.step > Seconds(0)) {
+    const double mini_batches = promised_step(report) / report.plan.predicted.step.count();
+    const int updates = input->programs.micro_batches / report.plan.training.micro_batches;
+    for (const plan::InstructionTime& one : plan::instruction_times(*input, std::max(updates, 1)))
+      row(one.worker, one.stage, one.kind).predicted =
+          (is_of_micro_batches(one.kind) ? mini_batches : 1) * one.time;
+  }
+  std::vector<InstructionReport> all;
+  for (const auto& [key, one] : rows) all.push_back(one);
+  return all;
+}
 
 Deviation deviation_of(const RunReport& report, std::span<const StepRecord> steps,
                        std::span<const WorkerRecord* const> workers) {
@@ -180,7 +234,7 @@ std::vector<std::string> deviation_lines(const RunReport& report) {
         (step < promised ? " less" : " longer") + " than predicted: operations " +
         signed_text(*found.operations) + largest_part(report, *found.operations) +
         (matters(found.above_medians) ? ", time beyond the medians " + signed_text(found.above_medians) : "") +
-        ", messages and waiting " + signed_text(rest));
+        ", messages and waiting " + signed_text(rest) + (matters(rest) ? largest_wait(report, rest) : ""));
   }
   const auto share = static_cast<double>(found.interrupted) / static_cast<double>(found.operation_count);
   if (found.interrupted > 0 && (share >= kWorthASentence || matters(found.mean_excess))) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "libplan/schedule/instructions.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/units.h"
 
 namespace pp::run {
@@ -14,6 +16,17 @@ namespace pp::run {
 struct RunReport;
 struct StepRecord;
 struct WorkerRecord;
+
+/// What the instructions of one kind, worker and stage take in a step, waiting included: those of a worker add
+/// up to its step.
+struct InstructionReport {
+  WorkerId worker{};
+  StageId stage{};
+  plan::InstructionKind kind{};
+  Seconds predicted{};  ///< 0: the plan does not know it
+  Seconds median{};     ///< measured; streams: mean
+  bool operator==(const InstructionReport&) const = default;
+};
 
 /// What is between the promised step and the median one, and what the median leaves out.
 struct Deviation {
@@ -40,6 +53,11 @@ struct Deviation {
 /// are as many as report.steps.
 Deviation deviation_of(const RunReport& report, std::span<const StepRecord> steps,
                        std::span<const WorkerRecord* const> workers);
+
+/// By worker, stage and kind; `report` as for deviation_of(). Without predictions where the plan carries no
+/// times, or more than kMostOps operations.
+std::vector<InstructionReport> instruction_report(const RunReport& report,
+                                                  std::span<const WorkerRecord* const> workers);
 
 /// A sentence for each cause that is worth one hundredth of the step; none: the step is as promised, or there
 /// was none.

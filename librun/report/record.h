@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libplan/schedule/instructions.h"
 #include "libplan/simulate/simulate.h"
 #include "libprofile/core/units.h"
 #include "librun/server/interleaving.h"
@@ -86,6 +87,8 @@ struct WorkerRecord {
   /// epoch).
   std::vector<Seconds> busy;
   std::map<std::pair<plan::OpKind, StageId>, TimeSample> op_times;
+  /// Per step, as `busy`, but waiting included: those of a worker add up to the step.
+  std::map<std::pair<plan::InstructionKind, StageId>, TimeSample> instruction_times;
   Bytes peak;                                            ///< during training
   Bytes weights, gradients, optimizer, versions, saved;  ///< the largest of each, between operations
   int peak_in_flight = 0;

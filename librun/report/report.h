@@ -174,6 +174,7 @@ struct RunReport {
   std::optional<BestReport> best;             ///< none: nothing is made of evaluations
   std::vector<WorkerReport> workers;
   std::vector<OpTime> op_times;
+  std::vector<InstructionReport> instructions;  ///< of a step; empty: of an older report
   std::vector<Comparison> comparisons;
   StepHistory history;
   LastSteps last_steps;

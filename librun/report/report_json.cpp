@@ -228,6 +228,15 @@ constexpr Object kOpTime{
     optional<&OpTime::replicas>("replica_medians_s", kTimes),
 };
 
+constexpr Object kInstruction{
+    "instruction",
+    key<&InstructionReport::worker>("worker"),
+    key<&InstructionReport::stage>("stage"),
+    key<&InstructionReport::kind>("instruction"),
+    key<&InstructionReport::predicted>("predicted_s", kTimes),
+    key<&InstructionReport::median>("median_s", kTimes),
+};
+
 constexpr Object kComparison{
     "comparison",
     key<&Comparison::name>("name"),
@@ -303,6 +312,10 @@ void check_workers(const RunReport& report, ObjectReader& reader) {
 void check_op_times(const RunReport& report, ObjectReader& reader) {
   const IntegerRange stages{0, std::ssize(report.plan.stages) - 1};
   look_at_each(reader, "op_times", [&](ObjectReader& row) { row.integer("stage", stages); });
+  look_at_each(reader, "instructions", [&](ObjectReader& row) {
+    row.integer("worker", workers_of(report));
+    row.integer("stage", stages);
+  });
 }
 
 void check_history(const RunReport& report, ObjectReader& reader) {
@@ -382,6 +395,7 @@ constexpr Object kReport{
     check<check_event_places>(),
     key<&RunReport::last_steps>("last_steps", kLastSteps),
     check<check_event_stages>(),
+    optional<&RunReport::instructions>("instructions", kInstruction),
     optional<&RunReport::evaluations>("evaluations", kEvaluation),
     optional<&RunReport::best>("best", kBest),
     optional<&RunReport::resumed>("resumed_from", kResumedFrom),

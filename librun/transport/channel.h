@@ -6,12 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "libplan/schedule/instructions.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/model/model_graph.h"
 
 namespace pp::run {
 
-enum class Direction { activation, gradient, evaluation };
+using plan::Direction;
 
 /// Carries one tensor of the model from one worker to one other, a message for each micro-batch that the two
 /// have in common. Channels are numbered from 0; channel and number name a message, and nothing else about it

@@ -29,19 +29,19 @@ std::int64_t settled(std::span<const plan::Stream> streams) {
   return last + 1 + 2 * round;
 }
 
-// visit(op, micro-batch) for what a worker does with the first `count` micro-batches.
+// visit(op, micro-batch, place in the stream) for what a worker does with the first `count` micro-batches.
 template <class Visit>
 void for_each_op(const plan::Stream& stream, std::int64_t count, Visit&& visit) {
   plan::StreamWalk walk(stream, count);
   while (const std::optional<plan::Op> op = walk.next()) {
-    if (plan::has_micro_batch(op->kind)) visit(*op, op->micro_batch + walk.shift());
+    if (plan::has_micro_batch(op->kind)) visit(*op, op->micro_batch + walk.shift(), walk.place());
   }
 }
 
 // Most micro-batches that a worker has in flight.
 int peak(const plan::Stream& stream, std::int64_t count) {
   int now = 0, most = 1;
-  for_each_op(stream, count, [&](const plan::Op& op, std::int64_t) {
+  for_each_op(stream, count, [&](const plan::Op& op, std::int64_t, std::size_t) {
     if (op.kind == plan::OpKind::forward) most = std::max(most, ++now);
     if (plan::completes_backward(op.kind)) --now;
   });
@@ -195,25 +195,23 @@ void Channels::follow(std::span<const plan::Stream> streams, Direction forwards,
   const std::int64_t count = settled(streams);
   for (std::size_t w = 0; w < streams.size(); ++w) {
     const WorkerId me{static_cast<int>(w)};
-    for_each_op(streams[w], count, [&](const plan::Op& op, std::int64_t micro_batch) {
-      const bool forward = op.kind == plan::OpKind::forward;
-      if (!forward && op.kind != plan::OpKind::backward && op.kind != plan::OpKind::input_gradient) return;
-      const StagePorts& mine = ports(op.stage);
-      const Direction direction = forward ? forwards : Direction::gradient;
-      const Owners& owners = forward ? forward_owners : backward_owners;
-      const int lag = forward ? 0 : gradient_lag;
-      for (const Port& port : forward ? mine.inputs : mine.output_gradients) {
-        const WorkerId peer = owners.of(port.peer, micro_batch);
-        const int channel = find(direction, port.edge, peer, me);
-        traffic[static_cast<std::size_t>(channel)].received.push_back(micro_batch - lag);
-        between[{peer, me}].received.emplace_back(channel, micro_batch - lag);
-      }
-      for (const Port& port : forward ? mine.outputs : mine.input_gradients) {
-        if (micro_batch + lag >= count) continue;
-        const WorkerId peer = owners.of(port.peer, micro_batch);
-        const int channel = find(direction, port.edge, me, peer);
-        traffic[static_cast<std::size_t>(channel)].sent.push_back(micro_batch);
-        between[{me, peer}].sent.emplace_back(channel, micro_batch);
+    const plan::InstructionLists lists =
+        lower(streams[w], {.ports = ports_, .forwards = forwards, .gradient_lag = gradient_lag});
+    for_each_op(streams[w], count, [&](const plan::Op&, std::int64_t micro_batch, std::size_t place) {
+      for (const plan::Instruction& one : lists[place]) {
+        const bool gradient = one.direction == Direction::gradient;
+        for (const Port& port : one.ports) {
+          const WorkerId peer = (gradient ? backward_owners : forward_owners).of(port.peer, micro_batch);
+          if (one.kind == plan::InstructionKind::receive) {
+            const int channel = find(one.direction, port.edge, peer, me);
+            traffic[static_cast<std::size_t>(channel)].received.push_back(micro_batch - one.lag);
+            between[{peer, me}].received.emplace_back(channel, micro_batch - one.lag);
+          } else if (!gradient || micro_batch + gradient_lag < count) {
+            const int channel = find(one.direction, port.edge, me, peer);
+            traffic[static_cast<std::size_t>(channel)].sent.push_back(micro_batch);
+            between[{me, peer}].sent.emplace_back(channel, micro_batch);
+          }
+        }
       }
     });
   }

@@ -9,25 +9,15 @@
 #include <vector>
 
 #include "libplan/plan/plan.h"
+#include "libplan/schedule/instructions.h"
 #include "libprofile/core/model/model_graph.h"
 #include "librun/transport/channel.h"
 #include "librun/wiring/wiring.h"
 
 namespace pp::run {
 
-/// One end of an edge, a tensor that goes from the stage that makes it to one that reads it.
-struct Port {
-  int edge = 0;
-  std::size_t tensor = 0;  ///< position among the inputs or outputs of this stage
-  StageId peer{};          ///< the stage at the other end
-};
-
-/// What the operations of a stage receive and send, in this order.
-struct StagePorts {
-  std::vector<Port> inputs, outputs;   ///< of a forward
-  std::vector<Port> output_gradients;  ///< received by a backward: per output in descending consumer order
-  std::vector<Port> input_gradients;   ///< sent by a backward
-};
+using plan::Port;
+using plan::StagePorts;
 
 struct ChannelOptions {
   bool autocast = false;
@@ -52,6 +42,8 @@ class Channels {
 
   const std::vector<Channel>& list() const { return channels_; }
   const StagePorts& ports(StageId stage) const { return ports_[index(stage)]; }
+  /// Per stage; edges are tensors that go from the stage that makes them to one that reads them.
+  const std::vector<StagePorts>& all_ports() const { return ports_; }
   /// Number of the channel for messages of this edge.
   int find(Direction direction, int edge, WorkerId from, WorkerId to) const;
 

@@ -28,19 +28,6 @@ Cursor::Cursor(const plan::Stream& stream, bool of_step, const EpochShape& epoch
     int& least = again_.try_emplace({op.stage, op.micro_batch % stream.period}, op.micro_batch).first->second;
     least = std::min(least, op.micro_batch);
   }
-  find_last_backwards();
-}
-
-// A body is followed by itself: the AR may stand in front of the backward.
-void Cursor::find_last_backwards() {
-  std::set<StageId> reduced;
-  for (const bool again : {false, true}) {
-    for (auto op = stream_.body.rbegin(); op != stream_.body.rend(); ++op) {
-      if (op->kind == plan::OpKind::all_reduce) reduced.insert(op->stage);
-      if (plan::completes_backward(op->kind) && reduced.erase(op->stage) > 0 && again)
-        last_.emplace(op->stage, op->micro_batch % stream_.period);
-    }
-  }
 }
 
 void Cursor::end_at(Step end) {
@@ -86,9 +73,7 @@ std::optional<Operation> Cursor::next() {
   }
   if (plan::completes_backward(op->kind)) {
     due_[op->stage] = operation.step;
-    operation.completes_gradient =
-        last_.contains({op->stage, static_cast<int>(operation.local % stream_.period)}) &&
-        ends_step(mini_batch_of(operation.local));
+    operation.ends_step = ends_step(mini_batch_of(operation.local));
   }
   return operation;
 }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "libplan/schedule/program.h"
@@ -32,8 +31,7 @@ struct Operation {
   int rows = 0;
   bool run_again = false;  ///< of F: an R of the same micro-batch follows
   bool alone = false;      ///< of F: no backward of the same micro-batch follows
-  /// Of B or W: the stage's gradients of the step are complete behind it, an AR follows.
-  bool completes_gradient = false;
+  bool ends_step = false;  ///< of B or W: of the last mini-batch of its step
 };
 
 /// The first micro-batch of each stage that a backward follows; forwards before it have none (PARTIME).
@@ -52,7 +50,6 @@ class Cursor {
   void end_at(Step end);
 
  private:
-  void find_last_backwards();
   bool runs_again(StageId stage, std::int64_t local) const;
   void locate(Operation& operation) const;
   /// Micro-batches from the beginning of the range to that of a step.
@@ -69,8 +66,7 @@ class Cursor {
   std::map<StageId, int> first_backward_;
   /// What the body runs again, stage and micro-batch modulo period, and the least such micro-batch.
   std::map<std::pair<StageId, int>, int> again_;
-  std::set<std::pair<StageId, int>> last_;  ///< backwards before an AR: stage and micro-batch modulo period
-  std::map<StageId, Step> due_;             ///< step of the stage's last backward
+  std::map<StageId, Step> due_;  ///< step of the stage's last backward
 };
 
 }  // namespace pp::run

@@ -93,6 +93,10 @@ std::vector<StageWiring> wire(std::span<const model::Segment> segments) {
   return wiring;
 }
 
+bool shares_state(const plan::Plan& plan, StageId stage) {
+  return plan.training.shard == plan::Shard::optimizer && plan.stages[index(stage)].workers.size() > 1;
+}
+
 std::vector<plan::Stream> training_streams(const plan::Plan& plan) {
   const bool clocked = plan::require_schedule(plan.schedule.name).rules == plan::RuleSet::clocked;
   std::vector<plan::Stream> streams;

@@ -44,6 +44,9 @@ std::vector<model::Segment> make_segments(const plan::Plan& plan, const Resolved
 /// Every tensor goes from its producer's stage once to each stage that reads it (direct skips).
 std::vector<StageWiring> wire(std::span<const model::Segment> segments);
 
+/// Whether the stage's replicas divide the optimizer's state.
+bool shares_state(const plan::Plan& plan, StageId stage);
+
 /// What each worker does again and again: the plan's streams, its programs as streams of steps. Indices are
 /// micro-batches, also where the plan counts clock steps.
 std::vector<plan::Stream> training_streams(const plan::Plan& plan);

@@ -43,15 +43,15 @@ class WorkerAction : public Action {
 };
 
 /// `shared` must outlive it.
-std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shared);
+std::unique_ptr<Action> make_action(const plan::Instruction& instruction, Shared& shared);
 
 // One kind each.
-std::unique_ptr<Action> make_message(const Instruction& instruction, Shared& shared);  // messages.cpp
-std::unique_ptr<Action> make_pass(InstructionKind kind, Shared& shared);               // passes.cpp
-std::unique_ptr<Action> make_reduction(InstructionKind kind, Shared& shared);          // reductions.cpp
-std::unique_ptr<Action> make_update(InstructionKind kind, Shared& shared);             // updates.cpp
-std::unique_ptr<Action> make_swap(const Instruction& instruction, Shared& shared);     // swapping.cpp
-std::unique_ptr<Action> make_evaluation(InstructionKind kind, Shared& shared);         // evaluate.cpp
+std::unique_ptr<Action> make_message(const plan::Instruction& instruction, Shared& shared);  // messages.cpp
+std::unique_ptr<Action> make_pass(plan::InstructionKind kind, Shared& shared);               // passes.cpp
+std::unique_ptr<Action> make_reduction(plan::InstructionKind kind, Shared& shared);          // reductions.cpp
+std::unique_ptr<Action> make_update(plan::InstructionKind kind, Shared& shared);             // updates.cpp
+std::unique_ptr<Action> make_swap(const plan::Instruction& instruction, Shared& shared);     // swapping.cpp
+std::unique_ptr<Action> make_evaluation(plan::InstructionKind kind, Shared& shared);         // evaluate.cpp
 
 /// Behind a range whose gradients lag: receives those of the last micro-batches, which no backward takes.
 void drop_late_gradients(const WorkerState& state);

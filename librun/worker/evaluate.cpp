@@ -109,9 +109,9 @@ class HandOut final : public WorkerAction {
 
 }  // namespace
 
-std::unique_ptr<Action> make_evaluation(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::evaluate) return std::make_unique<Evaluate>(shared);
-  if (kind == InstructionKind::score) return std::make_unique<Score>(shared);
+std::unique_ptr<Action> make_evaluation(plan::InstructionKind kind, Shared& shared) {
+  if (kind == plan::InstructionKind::evaluate) return std::make_unique<Evaluate>(shared);
+  if (kind == plan::InstructionKind::score) return std::make_unique<Score>(shared);
   return std::make_unique<HandOut>(shared);
 }
 

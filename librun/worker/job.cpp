@@ -254,16 +254,28 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
 
 bool Job::served() const { return !inference && is_served(plan); }
 
-LoweringInput lowering_of(const Job& job, Direction forwards) {
-  return {.plan = job.plan,
-          .channels = job.channels,
-          .wiring = job.wiring,
-          .forwards = forwards,
-          .loss = job.setup.model.graph.loss.has_value(),
-          .inference = job.inference != nullptr,
-          .swapped = job.swapped,
-          .served = job.served(),
-          .judged = job.options.clip_norm || job.options.on_nan || job.options.scales_losses()};
+bool hides_sums(const Job& job, StageId stage) {
+  return job.plan.predicted.all_reduce_overlap > 0 && job.collectives->overlaps(job.replica_group(stage));
+}
+
+plan::Lowering lowering_of(const Job& job, Direction forwards) {
+  plan::Lowering lowering{.ports = job.channels.all_ports(),
+                          .forwards = forwards,
+                          .gradient_lag = job.numbering.gradient_lag,
+                          .inference = job.inference != nullptr,
+                          .swapped = job.swapped,
+                          .served = job.served(),
+                          .judged = job.options.clip_norm || job.options.on_nan || job.options.scales_losses()};
+  const std::size_t stages = job.plan.stages.size();
+  if (job.setup.model.graph.loss) lowering.scores = StageId{static_cast<int>(stages) - 1};
+  for (std::size_t s = 0; s < stages; ++s) {
+    const StageId id{static_cast<int>(s)};
+    lowering.reads_data.push_back(
+        std::ranges::any_of(job.wiring[s].inputs, [](const StageInput& input) { return input.producer < 0; }));
+    lowering.shares_state.push_back(shares_state(job.plan, id));
+    lowering.hides_sums.push_back(hides_sums(job, id));
+  }
+  return lowering;
 }
 
 void Job::connect(Mailbox& mailbox) {

@@ -26,7 +26,6 @@
 #include "librun/transport/mailbox.h"
 #include "librun/transport/transport.h"
 #include "librun/wiring/channels.h"
-#include "librun/wiring/instructions.h"
 #include "librun/wiring/wiring.h"
 #include "librun/worker/inference.h"
 
@@ -108,7 +107,11 @@ struct Job {
   std::unique_ptr<Checkpointer> checkpointer;     ///< null: the training's state is not wanted
 };
 
-/// What its workers' streams are lowered with.
-LoweringInput lowering_of(const Job& job, Direction forwards);
+/// Whether the stage's sums begin beside its last backward of a step: where the plan counts on it, and other
+/// ranks can go on with them meanwhile.
+bool hides_sums(const Job& job, StageId stage);
+
+/// What its workers' streams are lowered with, once ranks are connected.
+plan::Lowering lowering_of(const Job& job, Direction forwards);
 
 }  // namespace pp::run

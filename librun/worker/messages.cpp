@@ -1,5 +1,6 @@
 // What stages hand to each other, and the rows of the data.
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -15,7 +16,7 @@ namespace {
 /// An end of messages of one kind.
 class MessageEnd : public WorkerAction {
  public:
-  MessageEnd(const Instruction& instruction, Shared& shared)
+  MessageEnd(const plan::Instruction& instruction, Shared& shared)
       : WorkerAction(shared), direction_(instruction.direction), ports_(instruction.ports) {}
 
  protected:
@@ -25,12 +26,13 @@ class MessageEnd : public WorkerAction {
   }
 
   const Direction direction_;
-  const std::vector<Port> ports_;
+  const std::span<const Port> ports_;
 };
 
 class Receive final : public MessageEnd {
  public:
-  using MessageEnd::MessageEnd;
+  Receive(const plan::Instruction& instruction, Shared& shared)
+      : MessageEnd(instruction, shared), lag_(instruction.lag) {}
 
   void prepare(const Operation& operation) override {
     for (const Port& port : ports_)
@@ -52,9 +54,7 @@ class Receive final : public MessageEnd {
   int channel(const Operation& operation, const Port& port) const {
     return state_.job.channels.find(direction_, port.edge, peer(operation, port), state_.id);
   }
-  std::int64_t received_number(const Operation& operation) const {
-    return state_.number_of(operation) - (is_gradient() ? state_.job.numbering.gradient_lag : 0);
-  }
+  std::int64_t received_number(const Operation& operation) const { return state_.number_of(operation) - lag_; }
 
   /// On this worker's device and charged to it from now on, whoever made it.
   at::Tensor receive(const Operation& operation, const Port& port) {
@@ -71,6 +71,7 @@ class Receive final : public MessageEnd {
     return profile::brought_to(*arrivals, tensor);
   }
 
+  const int lag_;
   std::map<std::pair<WorkerId, int>, std::unique_ptr<profile::Arrivals>>
       arrivals_;  ///< from other devices, by edge
 };
@@ -121,9 +122,9 @@ class Feed final : public WorkerAction {
 
 }  // namespace
 
-std::unique_ptr<Action> make_message(const Instruction& instruction, Shared& shared) {
-  if (instruction.kind == InstructionKind::receive) return std::make_unique<Receive>(instruction, shared);
-  if (instruction.kind == InstructionKind::send) return std::make_unique<Send>(instruction, shared);
+std::unique_ptr<Action> make_message(const plan::Instruction& instruction, Shared& shared) {
+  if (instruction.kind == plan::InstructionKind::receive) return std::make_unique<Receive>(instruction, shared);
+  if (instruction.kind == plan::InstructionKind::send) return std::make_unique<Send>(instruction, shared);
   return std::make_unique<Feed>(shared);
 }
 

@@ -53,6 +53,7 @@ OperationLog::~OperationLog() {
 
 void OperationLog::begin_range() {
   flush();
+  last_closed_.reset();
   if (!by_thread()) return;
   anchor_->record();
   anchor_->wait();
@@ -64,11 +65,11 @@ void OperationLog::end_range(Step steps) {
   if (!job_.setup.streams) {
     close_step();
   } else if (steps > 0) {
-    keep_last(record_.busy, std::exchange(busy_, Seconds(0)) / static_cast<double>(steps));
+    close_times(static_cast<double>(steps));
   }
 }
 
-LoggedOp& OperationLog::begin(const Operation& operation) {
+LoggedOp& OperationLog::begin(const Operation& operation, const plan::OpParts& parts) {
   if (by_thread()) {
     Monitor::Lock lock = monitor_.lock();
     monitor_.wait(
@@ -76,6 +77,7 @@ LoggedOp& OperationLog::begin(const Operation& operation) {
   }
   LoggedOp& op = current();
   op.op = operation.op;
+  op.parts = parts;
   op.step = operation.step;
   op.micro_batch = operation.micro_batch;
   op.updates = false;
@@ -117,7 +119,10 @@ void OperationLog::end(Time begin, Time end) {
 }
 
 void OperationLog::close() {
-  if (!by_thread()) return write(current());
+  if (!by_thread()) {
+    current().closed = Coordinator::Clock::now();
+    return write(current());
+  }
   {
     const Monitor::Lock lock = monitor_.lock();
     next_ = (next_ + 1) % ring_.size();
@@ -153,7 +158,10 @@ void OperationLog::serve() noexcept {
 
 // The device's clock counts from the end of the operation before, so that its single precision is enough.
 void OperationLog::read_clock(LoggedOp& op) {
-  if (!op.by_events) return;
+  if (!op.by_events) {
+    if (by_thread()) op.closed = op.end;
+    return;
+  }
   const auto at = [&](const profile::DeviceEvent& event) {
     return anchored_ + std::chrono::duration_cast<Coordinator::Clock::duration>(event.since(*anchor_));
   };
@@ -161,6 +169,7 @@ void OperationLog::read_clock(LoggedOp& op) {
   op.begin = at(*op.begun);
   op.end = at(*op.done);
   for (LoggedOp::Sent& message : op.sent) message.begin = message.end = op.end;
+  op.closed = op.end;
   anchored_ = op.end;
   std::swap(anchor_, op.done);
 }
@@ -171,6 +180,7 @@ void OperationLog::write(LoggedOp& op) {
   step_ = op.step;
   const Seconds begin = op.begin - job_.start, end = op.end - job_.start;
   busy_ += end - begin;
+  write_parts(op);
   record_.op_times[{op.op.kind, op.op.stage}].add(end - begin);
   record_.ops.push_back({{worker_, op.op, begin, end}, op.step, op.peak, op.held});
   for (const LoggedOp::Sent& message : op.sent) {
@@ -185,6 +195,17 @@ void OperationLog::write(LoggedOp& op) {
   if (op.updates) job_.ledger.updated(op.step, worker_, op.end, std::exchange(figures_, {}));
 }
 
+// From the end of the operation before to the end of this one, so that those of a worker add up to its step.
+void OperationLog::write_parts(const LoggedOp& op) {
+  const auto add = [&](plan::InstructionKind kind, Time from, Time to) {
+    if (to > from) parts_[{kind, op.op.stage}] += to - from;
+  };
+  if (last_closed_) add(op.parts.waits, *last_closed_, op.begin);
+  add(op.parts.works, op.begin, op.end);
+  add(op.parts.behind, op.end, op.closed);
+  last_closed_ = op.closed;
+}
+
 void OperationLog::write_loss(LoggedOp& op) {
   if (!op.has_loss) return;
   const double loss = op.loss.item<double>();
@@ -194,8 +215,13 @@ void OperationLog::write_loss(LoggedOp& op) {
 }
 
 void OperationLog::close_step() {
-  if (step_) keep_last(record_.busy, std::exchange(busy_, Seconds(0)));
+  if (step_) close_times(1);
   step_.reset();
+}
+
+void OperationLog::close_times(double steps) {
+  keep_last(record_.busy, std::exchange(busy_, Seconds(0)) / steps);
+  for (auto& [key, time] : parts_) record_.instruction_times[key].add(std::exchange(time, Seconds(0)) / steps);
 }
 
 std::size_t least_kept(const Job& job, WorkerId worker) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,9 @@ struct LoggedOp {
 
  private:
   friend class OperationLog;
+  plan::OpParts parts;
   Time begin, end;
+  Time closed;  ///< as `end` where a device works behind the host
   bool has_loss = false, by_events = false;
   LossWeight weight;
   at::Tensor loss, host_loss;
@@ -54,8 +57,8 @@ class OperationLog {
  public:
   using Time = LoggedOp::Time;
 
-  /// Both must outlive it. Of `record` it writes busy, op_times, sent, ops and messages; they may be read after
-  /// flush().
+  /// Both must outlive it. Of `record` it writes busy, op_times, instruction_times, sent, ops and messages;
+  /// they may be read after flush().
   OperationLog(Job& job, WorkerId worker, const at::Device& device, WorkerRecord& record);
   ~OperationLog();
   OperationLog(const OperationLog&) = delete;
@@ -68,7 +71,7 @@ class OperationLog {
 
   /// The operation's work begins, what it receives is there, or will be before anything that is handed to the
   /// device from now on. Blocks while the device is kAhead operations behind.
-  LoggedOp& begin(const Operation& operation);
+  LoggedOp& begin(const Operation& operation, const plan::OpParts& parts);
   LoggedOp& current() { return ring_[next_]; }
   /// Mean loss of the operation's pass, and what it weighs; before end().
   void add_loss(const at::Tensor& loss, const LossWeight& weight);
@@ -91,7 +94,10 @@ class OperationLog {
   void write(LoggedOp& op);
   void read_clock(LoggedOp& op);
   void write_loss(LoggedOp& op);
+  void write_parts(const LoggedOp& op);
   void close_step();
+  /// Of what was done since the last call, as so many steps.
+  void close_times(double steps);
   void forget_old_events();
 
   Job& job_;
@@ -106,7 +112,9 @@ class OperationLog {
   Time anchored_;
   std::optional<Step> step_;  ///< of synchronous programs: that of busy_
   Seconds busy_{};            ///< since the last entry of the record
-  StepFigures figures_;       ///< since the last update
+  std::map<std::pair<plan::InstructionKind, StageId>, Seconds> parts_;  ///< as busy_
+  std::optional<Time> last_closed_;                                     ///< of the range's operations
+  StepFigures figures_;                                                 ///< since the last update
   std::optional<int> infinite_loss_;
 
   Monitor monitor_;  ///< of what follows

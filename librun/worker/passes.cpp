@@ -67,8 +67,7 @@ class BackwardPass final : public WorkerAction {
     turn.begin();
     stage.predict_for_backward(state_.rate(operation));
     turn.outgoing = operation.op.kind == plan::OpKind::backward
-                        ? stage.backward(operation.op.micro_batch, turn.gradients, weight,
-                                         shared_.sums.observer(state_, operation, stage))
+                        ? stage.backward(operation.op.micro_batch, turn.gradients, weight, turn.observer)
                         : stage.input_gradient(operation.op.micro_batch, turn.gradients, weight);
     turn.gradients.clear();
   }
@@ -82,17 +81,17 @@ class WeightGradientPass final : public WorkerAction {
     Stage& stage = stage_of(turn);
     turn.begin();
     stage.predict_for_backward(state_.rate(turn.operation));
-    stage.weight_gradient(turn.operation.op.micro_batch, shared_.sums.observer(state_, turn.operation, stage));
+    stage.weight_gradient(turn.operation.op.micro_batch, turn.observer);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Action> make_pass(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::forward) return std::make_unique<ForwardPass>(shared);
-  if (kind == InstructionKind::recompute) return std::make_unique<RecomputePass>(shared);
-  if (kind == InstructionKind::backward) return std::make_unique<BackwardPass>(shared);
-  return std::make_unique<WeightGradientPass>(shared);
+std::unique_ptr<Action> make_pass(plan::InstructionKind kind, Shared& shared) {
+  if (kind == plan::InstructionKind::forward) return std::make_unique<ForwardPass>(shared);
+  if (kind == plan::InstructionKind::recompute) return std::make_unique<RecomputePass>(shared);
+  if (kind == plan::InstructionKind::weight_gradient) return std::make_unique<WeightGradientPass>(shared);
+  return std::make_unique<BackwardPass>(shared);
 }
 
 }  // namespace pp::run

@@ -117,6 +117,15 @@ void reduce_statistics(WorkerState& state, StageId id, Stage& stage) {
   stage.statistics() = std::move(all);
 }
 
+class BeginReduce final : public WorkerAction {
+ public:
+  using WorkerAction::WorkerAction;
+
+  void run(Turn& turn) override {
+    if (turn.operation.ends_step) turn.observer = shared_.sums.begin(state_, turn.operation, stage_of(turn));
+  }
+};
+
 class Reduce final : public WorkerAction {
  public:
   using WorkerAction::WorkerAction;
@@ -125,8 +134,8 @@ class Reduce final : public WorkerAction {
     const StageId id = turn.operation.op.stage;
     Stage& stage = stage_of(turn);
     turn.begin();
-    Seconds elapsed = shared_.sums.overlap(state_, id) ? shared_.sums.finish(state_, turn.operation, stage)
-                                                       : add(turn.operation, stage);
+    Seconds elapsed = hides_sums(state_.job, id) ? shared_.sums.finish(state_, turn.operation, stage)
+                                                 : add(turn.operation, stage);
     elapsed += spread_tied(state_, id, stage);
     if (stage.has_statistics()) reduce_statistics(state_, id, stage);
     turn.end_after(elapsed);
@@ -323,11 +332,6 @@ Seconds OverlappedSum::finish() {
   return elapsed;
 }
 
-bool ReplicaSums::overlap(const WorkerState& state, StageId stage) const {
-  const Job& job = state.job;
-  return job.plan.predicted.all_reduce_overlap > 0 && job.collectives->overlaps(job.replica_group(stage));
-}
-
 // A replica that has no micro-batch in the step begins at its AR.
 OverlappedSum& ReplicaSums::sum_of(WorkerState& state, const Operation& operation, Stage& stage) {
   const StageId id = operation.op.stage;
@@ -339,11 +343,10 @@ OverlappedSum& ReplicaSums::sum_of(WorkerState& state, const Operation& operatio
       .first->second;
 }
 
-model::LayerObserver* ReplicaSums::observer(WorkerState& state, const Operation& operation, Stage& stage) {
+model::LayerObserver* ReplicaSums::begin(WorkerState& state, const Operation& operation, Stage& stage) {
   if (sums_.contains(operation.op.stage))
     throw Error(ErrorKind::internal, "gradients are added to a sum that is on its way");
-  const bool begins = operation.completes_gradient && overlap(state, operation.op.stage);
-  return begins ? &sum_of(state, operation, stage) : nullptr;
+  return &sum_of(state, operation, stage);
 }
 
 Seconds ReplicaSums::finish(WorkerState& state, const Operation& operation, Stage& stage) {
@@ -352,9 +355,10 @@ Seconds ReplicaSums::finish(WorkerState& state, const Operation& operation, Stag
   return elapsed;
 }
 
-std::unique_ptr<Action> make_reduction(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::reduce) return std::make_unique<Reduce>(shared);
-  if (kind == InstructionKind::tie) return std::make_unique<Tie>(shared);
+std::unique_ptr<Action> make_reduction(plan::InstructionKind kind, Shared& shared) {
+  if (kind == plan::InstructionKind::begin_reduce) return std::make_unique<BeginReduce>(shared);
+  if (kind == plan::InstructionKind::reduce) return std::make_unique<Reduce>(shared);
+  if (kind == plan::InstructionKind::tie) return std::make_unique<Tie>(shared);
   return std::make_unique<Judge>(shared);
 }
 

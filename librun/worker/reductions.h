@@ -46,11 +46,8 @@ class OverlappedSum final : public model::LayerObserver {
 /// The sums of a worker's stages that are on their way, until their AR.
 class ReplicaSums {
  public:
-  /// Whether the stage's sums begin beside its last backward of a step: where the plan counts on it, and other
-  /// ranks can go on with them meanwhile.
-  bool overlap(const WorkerState& state, StageId stage) const;
-  /// Who begins them as the layers of a backward are through; null: none begin.
-  model::LayerObserver* observer(WorkerState& state, const Operation& operation, Stage& stage);
+  /// Who begins them as the layers of the operation's backward are through.
+  model::LayerObserver* begin(WorkerState& state, const Operation& operation, Stage& stage);
   /// As OverlappedSum::finish().
   Seconds finish(WorkerState& state, const Operation& operation, Stage& stage);
 

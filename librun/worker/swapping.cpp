@@ -98,7 +98,7 @@ class Ready final : public WorkerAction {
 // follows.
 class Load final : public WorkerAction {
  public:
-  Load(const Instruction& instruction, Shared& shared)
+  Load(const plan::Instruction& instruction, Shared& shared)
       : WorkerAction(shared), updates_(instruction.trains), waits_(instruction.waits) {}
 
   void run(Turn& turn) override {
@@ -153,13 +153,13 @@ class Unstash final : public WorkerAction {
 
 }  // namespace
 
-std::unique_ptr<Action> make_swap(const Instruction& instruction, Shared& shared) {
+std::unique_ptr<Action> make_swap(const plan::Instruction& instruction, Shared& shared) {
   switch (instruction.kind) {
-    case InstructionKind::load: return std::make_unique<Load>(instruction, shared);
-    case InstructionKind::evict: return std::make_unique<Evict>(shared);
-    case InstructionKind::write_back: return std::make_unique<WriteBack>(shared);
-    case InstructionKind::stash: return std::make_unique<Stash>(shared);
-    case InstructionKind::unstash: return std::make_unique<Unstash>(shared);
+    case plan::InstructionKind::load: return std::make_unique<Load>(instruction, shared);
+    case plan::InstructionKind::evict: return std::make_unique<Evict>(shared);
+    case plan::InstructionKind::write_back: return std::make_unique<WriteBack>(shared);
+    case plan::InstructionKind::stash: return std::make_unique<Stash>(shared);
+    case plan::InstructionKind::unstash: return std::make_unique<Unstash>(shared);
     default: return std::make_unique<Ready>(shared);
   }
 }

@@ -62,10 +62,10 @@ class Push final : public WorkerAction {
 
 }  // namespace
 
-std::unique_ptr<Action> make_update(InstructionKind kind, Shared& shared) {
-  if (kind == InstructionKind::update) return std::make_unique<Update>(shared);
-  if (kind == InstructionKind::spread) return std::make_unique<Spread>(shared);
-  if (kind == InstructionKind::fetch) return std::make_unique<Fetch>(shared);
+std::unique_ptr<Action> make_update(plan::InstructionKind kind, Shared& shared) {
+  if (kind == plan::InstructionKind::update) return std::make_unique<Update>(shared);
+  if (kind == plan::InstructionKind::spread) return std::make_unique<Spread>(shared);
+  if (kind == plan::InstructionKind::fetch) return std::make_unique<Fetch>(shared);
   return std::make_unique<Push>(shared);
 }
 

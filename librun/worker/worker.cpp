@@ -32,8 +32,8 @@ std::string with_remedy(const Job& job, WorkerId worker, const std::string& mess
 
 }  // namespace
 
-std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shared) {
-  using enum InstructionKind;
+std::unique_ptr<Action> make_action(const plan::Instruction& instruction, Shared& shared) {
+  using enum plan::InstructionKind;
   switch (instruction.kind) {
     case receive:
     case feed:
@@ -41,7 +41,9 @@ std::unique_ptr<Action> make_action(const Instruction& instruction, Shared& shar
     case forward:
     case recompute:
     case backward:
+    case input_gradient:
     case weight_gradient: return make_pass(instruction.kind, shared);
+    case begin_reduce:
     case reduce:
     case tie:
     case judge: return make_reduction(instruction.kind, shared);
@@ -123,15 +125,13 @@ void Worker::make_stages() {
       make_stage(StageId{static_cast<int>(s)}, initial_.get());
   }
   initial_.reset();
-  if (!job.inference) training_ = actions_of(job.streams[index(id())], Direction::activation);
-  forwards_ = actions_of(job.forward_streams[index(id())], Direction::evaluation);
 }
 
 Worker::Actions Worker::actions_of(const plan::Stream& stream, Direction forwards) {
   Actions actions;
-  for (const std::vector<Instruction>& list : lower(stream, lowering_of(state_.job, forwards))) {
-    auto& made = actions.emplace_back();
-    for (const Instruction& instruction : list) made.push_back(make_action(instruction, shared_));
+  for (const std::vector<plan::Instruction>& list : lower(stream, lowering_of(state_.job, forwards))) {
+    Lowered& made = actions.emplace_back(Lowered{plan::parts_of(list), {}});
+    for (const plan::Instruction& instruction : list) made.actions.push_back(make_action(instruction, shared_));
   }
   return actions;
 }
@@ -196,7 +196,9 @@ void Worker::train(const Command& command) {
   for (auto& [id, stage] : state_.stages) stage.restart();
   state_.memory.reset_peak();
   if (shared_.swapping) shared_.swapping->count(true);
-  const Cursor cursor(job.streams[index(id())], !job.setup.streams, epoch, command.range);
+  const plan::Stream& stream = job.streams[index(id())];
+  if (training_.empty()) training_ = actions_of(stream, Direction::activation);
+  const Cursor cursor(stream, !job.setup.streams, epoch, command.range);
   const auto order = [&] {
     return epoch_order(epoch.samples, job.options.seed, command.epoch,
                        job.options.shuffle && !job.setup.clocked);
@@ -221,7 +223,9 @@ void Worker::evaluate(const Command& command) {
   state_.owners = &job.forward_owners;
   state_.range = command.range;
   state_.epoch = command.epoch;
-  const Cursor cursor(job.forward_streams[index(id())], /*of_step=*/false, job.test_shape, command.range);
+  const plan::Stream& stream = job.forward_streams[index(id())];
+  if (forwards_.empty()) forwards_ = actions_of(stream, Direction::evaluation);
+  const Cursor cursor(stream, /*of_step=*/false, job.test_shape, command.range);
   const auto order = [&] {
     return epoch_order(job.test->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/false);
   };
@@ -261,7 +265,7 @@ void Worker::walk(Cursor cursor, const Actions& actions) {
   };
   const auto prepare = [&](Operation& operation) {
     if (job.inference) job.inference->locate(operation);
-    for (const auto& action : actions[operation.place]) action->prepare(operation);
+    for (const auto& action : actions[operation.place].actions) action->prepare(operation);
   };
   bool prepared = false;
   std::optional<Operation> next;
@@ -290,8 +294,9 @@ void Worker::execute(const Operation& operation, const Actions& actions) {
   located(id(), operation.op, [&] {
     job.coordinator.announce(id(), operation.op);
     if (job.options.before_op) job.options.before_op(state_.trains() ? operation.step : -1, id(), operation.op);
-    turn_.start(operation);
-    for (const auto& action : actions[operation.place]) action->run(turn_);
+    const Lowered& lowered = actions[operation.place];
+    turn_.start(operation, lowered.parts);
+    for (const auto& action : lowered.actions) action->run(turn_);
     turn_.finish();
     if (!state_.trains() || !turn_.begun()) return;
     state_.note_bytes();

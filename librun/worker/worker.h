@@ -26,7 +26,12 @@ class Worker {
   const std::map<StageId, Stage>& stages() const { return state_.stages; }
 
  private:
-  using Actions = std::vector<std::vector<std::unique_ptr<Action>>>;  ///< as InstructionLists
+  /// The instructions of an operation, at work.
+  struct Lowered {
+    plan::OpParts parts;
+    std::vector<std::unique_ptr<Action>> actions;
+  };
+  using Actions = std::vector<Lowered>;  ///< as plan::InstructionLists
 
   void serve();
   void make_stages();
@@ -44,7 +49,7 @@ class Worker {
   WorkerState state_;
   Shared shared_;
   Turn turn_{state_};
-  Actions training_, forwards_;
+  Actions training_, forwards_;                  ///< from the first command on: ranks are connected then
   std::shared_ptr<const InitialState> initial_;  ///< until the stages are made
   std::optional<Phase> starting_;                ///< until then
 };

@@ -94,8 +94,10 @@ void WorkerState::note_bytes() {
   record.saved = std::max(record.saved, kept);
 }
 
-void Turn::start(const Operation& next) {
+void Turn::start(const Operation& next, const plan::OpParts& parts) {
   operation = next;
+  parts_ = parts;
+  observer = nullptr;
   begun_ = ended_ = false;
   if (next.op.kind == plan::OpKind::tied_all_reduce) return;  // of several stages
   const StageWiring& wiring = state_.job.wiring[index(next.op.stage)];
@@ -113,7 +115,7 @@ void Turn::finish() {
 
 void Turn::begin() {
   if (std::exchange(begun_, true)) return;
-  if (state_.trains()) state_.log->begin(operation);
+  if (state_.trains()) state_.log->begin(operation, parts_);
   begun_at_ = Coordinator::Clock::now();
 }
 

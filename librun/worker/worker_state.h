@@ -12,7 +12,6 @@
 #include "librun/report/record.h"
 #include "librun/stage/stage.h"
 #include "librun/wiring/cursor.h"
-#include "librun/wiring/instructions.h"
 #include "librun/worker/data_feed.h"
 #include "librun/worker/job.h"
 #include "librun/worker/operation_log.h"
@@ -77,7 +76,7 @@ class Turn {
 
   explicit Turn(WorkerState& state) : state_(state) {}
 
-  void start(const Operation& next);
+  void start(const Operation& next, const plan::OpParts& parts);
   /// Ends it, and lets go what nobody has taken.
   void finish();
 
@@ -92,13 +91,15 @@ class Turn {
   Time ended_at() const { return ended_at_; }
 
   Operation operation;
-  model::Tensors inputs;                  ///< of the stage; undefined where the data provide them
-  std::vector<model::Tensors> gradients;  ///< per output of the stage, in descending consumer order
-  model::Tensors outgoing;                ///< by tensor of the ports that send it
-  model::Pass pass;                       ///< of a forward alone
+  model::Tensors inputs;                     ///< of the stage; undefined where the data provide them
+  std::vector<model::Tensors> gradients;     ///< per output of the stage, in descending consumer order
+  model::Tensors outgoing;                   ///< by tensor of the ports that send it
+  model::Pass pass;                          ///< of a forward alone
+  model::LayerObserver* observer = nullptr;  ///< of a backward
 
  private:
   WorkerState& state_;
+  plan::OpParts parts_;
   bool begun_ = false, ended_ = false;
   Time begun_at_, ended_at_;
 };

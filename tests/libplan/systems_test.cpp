@@ -237,9 +237,11 @@ TEST_SUITE("libplan/systems") {
     }
     CHECK(to_csv(straight("zb-h1", 1, 1)) == "0F0,0I0,0W0\n");
     CHECK(error_of([] { validate(parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")); }) ==
-          "plan: deadlock after 2 of 10 operations\n"
-          "  worker 0: next B0.0 needs B1.0 (worker 1)\n"
-          "  worker 1: next F1.1 needs F0.1 (worker 0)");
+          "plan: deadlock after 2 of 10 operations: worker 0 in receive of B0.0 and worker 1 in receive of "
+          "F1.1 wait for each "
+          "other\n"
+          "  worker 0: next receive of B0.0 needs send of B1.0 (worker 1)\n"
+          "  worker 1: next receive of F1.1 needs send of F0.1 (worker 0)");
   }
 }
 

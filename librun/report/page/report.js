@@ -133,6 +133,9 @@ addEventListener("DOMContentLoaded", () => {
       const kind = data.kinds[kindOf(row.kind)];
       return [row.kind === "ARg" ? "-" : String(row.stage), kind ? kind[1] : row.kind, String(row.count), ms(row.predicted_s), ms(row.median_s), ratioCell(row.median_s / row.predicted_s)];
     }), 2),
+    rowsTable(["worker", "stage", "instruction", "predicted ms", "measured ms", "measured / predicted"], (report.instructions || []).map((row) =>
+      [String(row.worker), String(row.stage), row.instruction.replaceAll("_", " "), ms(row.predicted_s), ms(row.median_s), ratioCell(row.median_s / row.predicted_s)]), 3),
+    soft("instructions: their time in a step, waiting included, so that those of a worker add up to its step"),
     ...report.why.map(soft), soft("times of one operation, measured: the median; bars are full at half and at double")]));
   fill("workers", ofEach((report, plan) => [
     rowsTable(["worker", "device", "busy ms, predicted", "measured", "bubble", "peak, predicted", "measured", "limit", "in flight", "versions", "sent per step"], report.workers.map((worker) => {

@@ -123,14 +123,17 @@ TEST_SUITE("libplan/schedule/validate") {
   TEST_CASE("a deadlock names every worker's next operation and what it waits for") {
     // Worker 0 wants B0.0 before F0.1, worker 1 wants F1.1 before B1.0; F0.0 and F1.0 have run.
     CHECK(refusal(written({"F0.0 B0.0 F0.1 B0.1 U0", "F1.0 F1.1 B1.0 B1.1 U1"}, kTwoStages, 2)) ==
-          "plan: deadlock after 2 of 10 operations\n"
-          "  worker 0: next B0.0 needs B1.0 (worker 1)\n"
-          "  worker 1: next F1.1 needs F0.1 (worker 0)");
+          "plan: deadlock after 2 of 10 operations: worker 0 in receive of B0.0 and worker 1 in receive of "
+          "F1.1 wait for each "
+          "other\n"
+          "  worker 0: next receive of B0.0 needs send of B1.0 (worker 1)\n"
+          "  worker 1: next receive of F1.1 needs send of F0.1 (worker 0)");
     // W before its I can never start; worker 2 has done F, B, U; F0.0 and F1.0 have run too.
     CHECK(refusal(written({"F0.0 B0.0 U0", "F1.0 W1.0 I1.0 U1", "F2.0 B2.0 U2"}, {{0}, {1}, {2}}, 1)) ==
-          "plan: deadlock after 5 of 10 operations\n"
-          "  worker 0: next B0.0 needs I1.0 (worker 1)\n"
-          "  worker 1: next W1.0 needs I1.0 (worker 1)\n"
+          "plan: deadlock after 5 of 10 operations: worker 1 in weight gradient of W1.0 waits for what stands "
+          "behind it\n"
+          "  worker 0: next receive of B0.0 needs send of I1.0 (worker 1)\n"
+          "  worker 1: next weight gradient of W1.0 needs input gradient of I1.0 (worker 1)\n"
           "  worker 2: finished");
   }
 
@@ -138,17 +141,21 @@ TEST_SUITE("libplan/schedule/validate") {
     // Both workers hold both stages; worker 0 runs micro-batch 0, worker 1 micro-batch 1. 4 + 4 operations run.
     CHECK(refusal(written({"F0.0 F1.0 B1.0 B0.0 AR0 AR1 U0 U1", "F0.1 F1.1 B1.1 B0.1 AR1 AR0 U0 U1"},
                           {{0, 1}, {0, 1}}, 2)) ==
-          "plan: deadlock after 8 of 16 operations\n"
-          "  worker 0: next AR0 needs AR0 (worker 1)\n"
-          "  worker 1: next AR1 needs AR1 (worker 0)");
+          "plan: deadlock after 8 of 16 operations: worker 0 in reduce of AR0 and worker 1 in reduce of AR1 "
+          "wait for each "
+          "other\n"
+          "  worker 0: next reduce of AR0 needs reduce of AR0 (worker 1)\n"
+          "  worker 1: next reduce of AR1 needs reduce of AR1 (worker 0)");
   }
 
   TEST_CASE("a window that grows downstream deadlocks") {
     const ScheduleRequest request{"1f1b", {1, 1}, 4, WindowRule::explicit_list, {1, 2}};
     CHECK(refusal(program_set(request)) ==
-          "plan: deadlock after 2 of 18 operations\n"
-          "  worker 0: next B0.0 needs B1.0 (worker 1)\n"
-          "  worker 1: next F1.1 needs F0.1 (worker 0)");
+          "plan: deadlock after 2 of 18 operations: worker 0 in receive of B0.0 and worker 1 in receive of "
+          "F1.1 wait for each "
+          "other\n"
+          "  worker 0: next receive of B0.0 needs send of B1.0 (worker 1)\n"
+          "  worker 1: next receive of F1.1 needs send of F0.1 (worker 0)");
   }
 
   TEST_CASE("an update before its last backward or its all-reduce is out of order") {
@@ -204,9 +211,10 @@ TEST_SUITE("libplan/schedule/validate") {
 
   TEST_CASE("a recomputed micro-batch runs its backward after R") {
     CHECK(refusal(written({"F0.0 R0.0 B0.0 U0"}, {{0}}, 1)) == "");
-    CHECK(refusal(written({"F0.0 B0.0 R0.0 U0"}, {{0}}, 1)) ==
-          "plan: deadlock after 1 of 4 operations\n"
-          "  worker 0: next B0.0 needs R0.0 (worker 0)");
+    CHECK(
+        refusal(written({"F0.0 B0.0 R0.0 U0"}, {{0}}, 1)) ==
+        "plan: deadlock after 1 of 4 operations: worker 0 in backward of B0.0 waits for what stands behind it\n"
+        "  worker 0: next backward of B0.0 needs recompute of R0.0 (worker 0)");
   }
 
   TEST_CASE("in-flight peaks count W, not I, and chunks as parts of a worker's share") {
@@ -279,10 +287,12 @@ TEST_SUITE("libplan/schedule/validate") {
           "worker 0, operation 3 (ARg0): it comes after 1 of the 2 backwards that it needs; move it behind the "
           "last");
     CHECK(refusal(shared("F1.0 F1.1 B1.0 ARg0 B1.1 U1")) ==
-          "plan: deadlock after 6 of 16 operations\n"
-          "  worker 0: next AR0 needs AR0 (worker 1)\n"
-          "  worker 1: next B0.1 needs B1.1 (worker 2)\n"
-          "  worker 2: next ARg0 needs ARg0 (worker 0)");
+          "plan: deadlock after 6 of 16 operations: worker 0 in reduce of AR0, worker 1 in receive of B0.1 and "
+          "worker 2 in tie "
+          "of ARg0 wait for each other\n"
+          "  worker 0: next reduce of AR0 needs reduce of AR0 (worker 1)\n"
+          "  worker 1: next receive of B0.1 needs send of B1.1 (worker 2)\n"
+          "  worker 2: next tie of ARg0 needs tie of ARg0 (worker 0)");
   }
 
   TEST_CASE("a group names several stages that exist, in a step with a flush") {

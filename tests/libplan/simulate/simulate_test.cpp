@@ -164,14 +164,16 @@ TEST_SUITE("libplan/simulate/simulate") {
         error_of([] {
           simulate(equal_stages(written({"F0.0 B0.0 F0.1 B0.1 U0", "F1.0 F1.1 B1.0 B1.1 U1"}, {{0}, {1}}, 2)));
         }) ==
-        "plan: deadlock after 2 of 10 operations\n"
-        "  worker 0: next B0.0 needs B1.0 (worker 1)\n"
-        "  worker 1: next F1.1 needs F0.1 (worker 0)");
+        "plan: deadlock after 2 of 10 operations: worker 0 in receive of B0.0 and worker 1 in receive of F1.1 "
+        "wait for each "
+        "other\n"
+        "  worker 0: next receive of B0.0 needs send of B1.0 (worker 1)\n"
+        "  worker 1: next receive of F1.1 needs send of F0.1 (worker 0)");
     CHECK(error_of([] {
             simulate(equal_stages(written({"F0.0 B0.0 AR0 U0", "F0.1 B0.1 U0"}, {{0, 1}}, 2)));
           }) ==
           "plan: deadlock after 5 of 7 operations\n"
-          "  worker 0: next AR0 needs an all-reduce that another worker does not list\n"
+          "  worker 0: next reduce of AR0 needs an all-reduce that another worker does not list\n"
           "  worker 1: finished");
   }
 

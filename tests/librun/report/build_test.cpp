@@ -183,7 +183,9 @@ TEST_SUITE("librun/report/build") {
     const plan::Op op{plan::OpKind::forward, StageId{0}, 3};
     worker.ops.push_back({{WorkerId{0}, op, Seconds(1), Seconds(2)}, 0, Bytes(0), Bytes(0)});
     const std::vector<const WorkerRecord*> records{&worker};
-    const std::string trace = make_trace(records, {{"clocks", "rank 1: a \"b\""}});
+    RunReport report;
+    report.context = {{"clocks", "rank 1: a \"b\""}};
+    const std::string trace = make_trace(records, report);
     CHECK(trace.find(R"("otherData":{"clocks":"rank 1: a \"b\""})") != std::string::npos);
     CHECK(parse_json(trace).is_object());
     CHECK(trace.find("F0.3") != std::string::npos);

@@ -1,5 +1,6 @@
 #include "librun/report/deviation.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "librun/report/build.h"
@@ -108,6 +109,33 @@ TEST_SUITE("librun/report/deviation") {
     CHECK(deviation_lines(report).at(0) ==
           "the step takes 3 s longer than predicted: operations +0 s, time beyond the medians +3 s, "
           "messages and waiting +0 s");
+  }
+
+  TEST_CASE("instructions stand beside their prediction, and the wait that grew most is named") {
+    RunReport report = two_stages();
+    report.plan.predicted.step = Seconds(13.5);
+    // Worker 1 computes as promised and waits 3 s in place of 1.5.
+    WorkerRecord first, second;
+    second.instruction_times[{plan::InstructionKind::forward, StageId{1}}].add(Seconds(4));
+    second.instruction_times[{plan::InstructionKind::receive, StageId{1}}].add(Seconds(3));
+    report.workers.resize(2);
+    report.workers[1].id = WorkerId{1};
+    report.workers[1].busy = Seconds(12);
+    report.instructions = instruction_report(report, std::vector<const WorkerRecord*>{&first, &second});
+    const auto row = [&](plan::InstructionKind kind) {
+      return *std::ranges::find_if(report.instructions, [&](const InstructionReport& one) {
+        return one.worker == WorkerId{1} && one.kind == kind;
+      });
+    };
+    CHECK(row(plan::InstructionKind::forward).predicted.count() == doctest::Approx(4));
+    CHECK(row(plan::InstructionKind::backward).predicted.count() == doctest::Approx(8));
+    CHECK(row(plan::InstructionKind::receive).predicted.count() == doctest::Approx(1.5));
+    CHECK(row(plan::InstructionKind::receive).median == Seconds(3));
+    report.step = Seconds(15);
+    report.deviation = deviation_of(report, {}, {});
+    CHECK(deviation_lines(report).at(0) ==
+          "the step takes 1.5 s longer than predicted: operations +0 s, messages and waiting +1.5 s (most of "
+          "it: receive of stage 1 on worker 1, +1.5 s)");
   }
 
   TEST_CASE("a plan whose own expectation is far above its step says so") {
