@@ -124,7 +124,7 @@ constexpr auto kTraining = options(
         "--lr-min", "cosine: learning rate at the end",
         {.least = 0, .recorded = compared, .recorded_always = true, .recorded_if = where<falls_as_cosine>}),
     option<&RunOptions::accumulate>("--accumulate", "mini-batches that make an update",
-                                    {.least = 1, .most = 1'000'000, .recorded = compared}),
+                                    {.least = 1, .recorded = compared}),
     option<&RunOptions::clip_norm>("--clip-norm", "largest norm of the gradient over all stages",
                                    {.least = 0, .above = true, .recorded = compared, .found_together = "norm"}),
     option<&RunOptions::weight_decay>("--weight-decay", "added to the gradient; adamw: decoupled",

@@ -192,7 +192,7 @@ TEST_SUITE("librun/check") {
     CHECK(refused_options([](auto& o) { o.optimizer["momentum"] = 1; }) == "momentum = 1: must be in [0, 1)");
     CHECK(refused_options([](auto& o) { o.optimizer["epsilon"] = 0; }) == "epsilon = 0: must be above 0");
     CHECK(refused_options([](auto& o) { o.optimizer["lr_decay"] = -1; }) == "lr_decay = -1: must be 0 or more");
-    CHECK(refused_options([](auto& o) { o.accumulate = 0; }) == "accumulate = 0: must be 1 to 1000000");
+    CHECK(refused_options([](auto& o) { o.accumulate = 0; }) == "accumulate = 0: must be at least 1");
     CHECK(refused_options([](auto& o) { o.stall_timeout = Seconds(0); }) ==
           "--stall-timeout 0 s: must be above 0");
     CHECK(refused_options([](auto& o) { o.data = ""; }) == "--data: give a folder or file, or synthetic");
