@@ -286,7 +286,7 @@ void connect_reloads(ProgramIndex& index) {
   std::ranges::sort(index.reloads);
 }
 
-/// Of an operation of a stage with one input and one output.
+/// An operation of a stage with one input and one output.
 OpShape make_shape(OpKind kind) {
   const std::vector<Port> in{{.edge = 0}}, out{{.edge = 1}};
   const std::vector<StagePorts> ports{{in, out, out, in}};

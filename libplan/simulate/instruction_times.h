@@ -18,8 +18,8 @@ struct InstructionTime {
   bool operator==(const InstructionTime&) const = default;
 };
 
-/// Of a step in steady state: the third of a chain, or of streams, which hold `updates` mini-batches, the mean
-/// of the middle third. By worker, stage and kind. Run options are not known here: `judge` and `feed` are
+/// Times in a step in steady state: the third of a chain, or of streams, which hold `updates` mini-batches, the
+/// mean of the middle third. By worker, stage and kind. Run options are not known here: `judge` and `feed` are
 /// missing, and `push` is priced as the update. As much work as three simulations.
 std::vector<InstructionTime> instruction_times(const SimulationInput& input, int updates);
 

@@ -157,7 +157,7 @@ std::string largest_part(const RunReport& report, Seconds operations) {
          " times as long as promised)";
 }
 
-/// Of waiting and messages, what adds most in the direction of `rest` on the busiest worker.
+/// What of waiting and messages adds most in the direction of `rest` on the busiest worker.
 std::string largest_wait(const RunReport& report, Seconds rest) {
   if (report.workers.empty()) return "";
   const WorkerId busiest = std::ranges::max_element(report.workers, {}, &WorkerReport::busy)->id;
