@@ -168,7 +168,8 @@ plan::MachinePlans plans_for(const PlanningCase& one, const MakeOptions& options
                              timed("planning", left, request, shell, work),
                              one.profile.tensor_degree,
                              one.profile.context_parallel.degree,
-                             one.profile.expert_parallel.degree};
+                             one.profile.expert_parallel.degree,
+                             one.profile.shard_group.degree};
   auto* plans = std::get_if<plan::RankedPlans>(&machine.found);
   if (plans == nullptr) return machine;
   complete(plans->best, one, request);

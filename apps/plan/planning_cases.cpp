@@ -31,7 +31,7 @@ std::string both_of(const PlanningCase& a, const PlanningCase& b) {
 
 bool same_degrees(const Profile& a, const Profile& b) {
   return a.tensor_degree == b.tensor_degree && a.context_parallel.degree == b.context_parallel.degree &&
-         a.expert_parallel.degree == b.expert_parallel.degree;
+         a.expert_parallel.degree == b.expert_parallel.degree && a.shard_group == b.shard_group;
 }
 
 /// Profiles of one model in one type.
@@ -67,8 +67,7 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
     return;
   if (other_degree) {
     refuse(both +
-           " differ in tensor, context or expert degree and in cores per device; give profiles that differ in "
-           "one of "
+           " differ in their groups' degrees and in cores per device; give profiles that differ in one of "
            "them");
   }
   if (a.profile.device.kind != b.profile.device.kind) {
@@ -79,10 +78,8 @@ void check_pair(const PlanningCase& a, const PlanningCase& b) {
   if (!cpu || a.profile.device.cores_per_device == b.profile.device.cores_per_device) {
     refuse(both + " both profile the model on " +
            (cpu ? "devices of " + cores_text(a) : std::string(name_of(a.profile.device.kind)) + " devices") +
-           ", with the same tensor, context and expert degree and recomputation; profiles that compete differ "
-           "in one "
-           "of these: "
-           "give one alone");
+           ", with the same groups and recomputation; profiles that compete differ in one of these: give one "
+           "alone");
   }
 }
 
@@ -92,8 +89,7 @@ void check_kind(const PlanningCase& a, const PlanningCase& b) {
   const std::string both = both_of(a, b);
   if (a.profile.micro_batch_sizes != b.profile.micro_batch_sizes)
     refuse(both + " have other micro-batch sizes; profile both with the same --micro-batch-sizes");
-  if (!same_degrees(a.profile, b.profile))
-    refuse(both + " are of other tensor, context or expert degrees; profile both with the same");
+  if (!same_degrees(a.profile, b.profile)) refuse(both + " are of other groups; profile both with the same");
   if (checkpoint_of(a.profile) != checkpoint_of(b.profile))
     refuse(both + " assume other checkpoints; estimate both with the same --checkpoint");
 }

@@ -139,7 +139,7 @@ plan::PlanRequest trainer_request(plan::Trainer trainer, plan::PlanRequest reque
 void introduce(plan::Trainer trainer, const RequestOptions& given, const Profile& profile) {
   if (given.optimizer && given.optimizer->count() == 0)
     cli::inform("--for " + std::string(name_of(trainer)) + " plans with --optimizer adamw, as none is given");
-  if (!plan::caveat_of(trainer).empty()) cli::warn(plan::caveat_of(trainer));
+  if (!plan::caveat_of(trainer).empty() && profile.shard_group.degree == 1) cli::warn(plan::caveat_of(trainer));
   if (profile.trainer && !plan::goes_with(trainer, profile.trainer->name)) {
     cli::warn("--for " + std::string(name_of(trainer)) + ": the profile's times are of steps by " +
               profile.trainer->name + "; estimate with --trainer " + std::string(name_of(trainer)));

@@ -218,13 +218,14 @@ std::vector<plan::SweepRow> rows_of(const SweepOptions& options, std::vector<Pla
 void run_sweep(const SweepOptions& options, cli::Shell& shell) {
   std::vector<PlanningCase> cases = load_profiles(options.profiles);
   const auto degrees = [](const PlanningCase& one) {
-    return std::pair(one.profile.context_parallel.degree, one.profile.expert_parallel.degree);
+    return std::tuple(one.profile.context_parallel.degree, one.profile.expert_parallel.degree,
+                      one.profile.shard_group.degree);
   };
   if (std::ranges::adjacent_find(cases, std::ranges::not_equal_to(), degrees) != cases.end())
-    throw Error(ErrorKind::usage,
-                "rows of a sweep do not say a context or expert degree, in which the profiles differ; sweep "
-                "those of one "
-                "alone, or let pp-plan make choose");
+    throw Error(
+        ErrorKind::usage,
+        "rows of a sweep do not say a context, expert or shard degree, in which the profiles differ; sweep "
+        "those of one alone, or let pp-plan make choose");
   if (options.trainer) introduce(*options.trainer, options.request, cases.front().profile);
   calibrate(cases, options.reports);
   cli::Output csv(options.csv);

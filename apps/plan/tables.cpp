@@ -85,6 +85,8 @@ std::string alternatives_table(const Plan& plan) {
       std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.context_degree > 1; });
   const bool experts =
       std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.expert_degree > 1; });
+  const bool shards = std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.shard_degree > 1; });
+  if (shards) columns.insert(columns.begin() + 3, {"shards"});
   if (experts) columns.insert(columns.begin() + 3, {"experts"});
   if (contexts) columns.insert(columns.begin() + 3, {"context"});
   if (groups) columns.insert(columns.begin() + 3, {"tensor"});
@@ -100,6 +102,7 @@ std::string alternatives_table(const Plan& plan) {
                                    cli::cell(mib(other.peak)),
                                    other.why_not};
     if (cores) cells.insert(cells.begin() + 3, std::to_string(other.cores_per_device));
+    if (shards) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.shard_degree)));
     if (experts) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.expert_degree)));
     if (contexts) cells.insert(cells.begin() + 3, std::to_string(std::max(1, other.context_degree)));
     if (groups) cells.insert(cells.begin() + 3, std::to_string(other.tensor_degree));
@@ -231,6 +234,9 @@ std::string plan_description(const Plan& plan) {
                       counted(plan.training.micro_batches, "micro-batch");
   if (plan.tensor_degree > 1) title += ", tensor groups of " + std::to_string(plan.tensor_degree);
   if (plan.context_degree > 1) title += ", context groups of " + std::to_string(plan.context_degree);
+  if (plan.shard_group.degree > 1)
+    title += std::string(plan.shard_group.sharding == Sharding::full ? ", full" : ", gradient") +
+             " shards of " + std::to_string(plan.shard_group.degree);
   if (plan.expert_degree > 1) title += ", experts over " + std::to_string(plan.expert_degree) + " GPUs";
   if (plan.training.products) title += ", products in " + std::string(name_of(*plan.training.products));
   if (plan.training.precision != plan::Precision::plain)

@@ -22,7 +22,8 @@ struct EstimateOptions {
   std::string output;
   std::string sizes = "1,2,4,8,16";
   std::optional<RunType> dtype;
-  int tensor = 1, context_parallel = 1, expert_parallel = 1;
+  int tensor = 1, context_parallel = 1, expert_parallel = 1, shard_degree = 1;
+  Sharding shard = Sharding::full;
   std::optional<double> imbalance;
   bool whole_positions = false;
   std::string checkpoint{name_of(profile::Checkpoint::none)};
@@ -30,6 +31,7 @@ struct EstimateOptions {
   std::string tensor_link, tensor_latency;
   std::string context_link, context_latency;
   std::string expert_link, expert_latency;
+  std::string shard_link, shard_latency;
 };
 
 /// What the command line says of it, by `--tensor-link` or `--context-link`, the rest from the device's file.
@@ -71,13 +73,15 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
       .tensor_degree = options.tensor,
       .context_degree = options.context_parallel,
       .expert_degree = options.expert_parallel,
+      .shard_group = {options.shard_degree, options.shard},
       .expert_imbalance = options.imbalance,
       .sequence_parallel = !options.whole_positions,
       .checkpoint = typed_name<profile::Checkpoint>(options.checkpoint, "--checkpoint"),
       .trainer = load_trainer(options.trainer, device.kind),
       .tensor_link = link_of("--tensor", options.tensor_link, options.tensor_latency, device),
       .context_link = link_of("--context", options.context_link, options.context_latency, device),
-      .expert_link = link_of("--expert", options.expert_link, options.expert_latency, device)};
+      .expert_link = link_of("--expert", options.expert_link, options.expert_latency, device),
+      .shard_link = link_of("--shard", options.shard_link, options.shard_latency, device)};
   if (settings.automatic_sizes) return settings;
   settings.micro_batch_sizes.clear();
   for (const int size : cli::parse_counts(options.sizes, ',', "--micro-batch-sizes"))
@@ -154,12 +158,21 @@ constexpr auto kEstimate = options(
     option<&Wanted::imbalance>("--expert-imbalance",
                                "most tokens that the experts of a device get, relative to the mean",
                                {.value = "FACTOR", .least = 1, .most = 1000, .standard = "the trainer's"}),
+    option<&Wanted::shard_degree>(
+        "--shard-degree",
+        "such groups, with samples of their own, that hold a part of every layer each "
+        "and gather the others' (FSDP)",
+        {.least = 1}),
+    option<&Wanted::shard>(
+        "--shard", "what they divide: weights, gradients and the optimizer's state, or all but the weights"),
     option<&Wanted::tensor_link>("--tensor-link", kRateHelp, {.value = "RATE"}),
     option<&Wanted::tensor_latency>("--tensor-latency", kLatencyHelp, {.value = "TIME"}),
     option<&Wanted::context_link>("--context-link", kRateHelp, {.value = "RATE"}),
     option<&Wanted::context_latency>("--context-latency", kLatencyHelp, {.value = "TIME"}),
     option<&Wanted::expert_link>("--expert-link", kRateHelp, {.value = "RATE"}),
-    option<&Wanted::expert_latency>("--expert-latency", kLatencyHelp, {.value = "TIME"}));
+    option<&Wanted::expert_latency>("--expert-latency", kLatencyHelp, {.value = "TIME"}),
+    option<&Wanted::shard_link>("--shard-link", kRateHelp, {.value = "RATE"}),
+    option<&Wanted::shard_latency>("--shard-latency", kLatencyHelp, {.value = "TIME"}));
 
 }  // namespace
 

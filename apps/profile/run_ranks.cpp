@@ -84,12 +84,12 @@ Bytes fullest(const plan::Plan& plan) {
 plan::PlanRequest request_of(const profile::MeasuredRun& run, const ModelGraph& model) {
   plan::PlanRequest request;
   request.mini_batch = run.micro_batch * run.micro_batches * run.replicas;
-  request.micro_batch_size = run.micro_batch;
+  request.micro_batch_size = run.micro_batch * run.shard_group.degree;
   request.schedule = "1f1b";
   request.window = plan::WindowRule::win;
   request.cuts = cuts_of(model, run.stages);
   request.stages = run.stages;
-  request.replicas.assign(at(run.stages), run.replicas);
+  request.replicas.assign(at(run.stages), run.replicas / run.shard_group.degree);
   request.optimizer = OptimizerName::adam;
   request.precision = parse_enum<plan::Precision>(run.precision, "precision", ErrorKind::usage);
   if (run.sharded) request.shard = plan::ShardChoice::optimizer;
@@ -195,12 +195,15 @@ std::optional<profile::PeakRun> peak_of(const profile::MeasuredRun& run, const M
          .dtype = run.dtype,
          .tensor_degree = run.tensor_degree,
          .context_degree = run.context_degree,
+         .shard_group = run.shard_group,
          .sequence_parallel = run.sequence_parallel,
          .checkpoint = run.recompute ? profile::Checkpoint::blocks : profile::Checkpoint::none,
          .trainer = trainer,
          .tensor_link = Link{.bandwidth = kAnyBandwidth},
-         .context_link = Link{.bandwidth = kAnyBandwidth}});
-    const Cluster cluster = flat_cluster(run.stages * run.replicas, device.kind, kAnyBandwidth, {}, {});
+         .context_link = Link{.bandwidth = kAnyBandwidth},
+         .shard_link = Link{.bandwidth = kAnyBandwidth}});
+    const int groups = run.replicas / run.shard_group.degree;
+    const Cluster cluster = flat_cluster(run.stages * groups, device.kind, kAnyBandwidth, {}, {});
     const auto found = plan::make_plan(profile, cluster, request_of(run, model));
     if (const auto* none = std::get_if<plan::Infeasible>(&found)) throw Error(ErrorKind::usage, none->reason);
     return std::optional(profile::PeakRun{fullest(std::get<plan::Plan>(found)), *run.peak - trainer.process});

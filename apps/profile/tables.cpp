@@ -155,6 +155,9 @@ std::string profile_summary(const Profile& profile) {
     text += ", with a part of the positions in each of " + std::to_string(context) + " groups";
   if (const int experts = profile.expert_parallel.degree; experts > 1)
     text += ", with experts divided by " + std::to_string(experts);
+  if (const int shards = profile.shard_group.degree; shards > 1)
+    text += (profile.shard_group.sharding == Sharding::full ? ", with weights" : ", with gradients") +
+            (" sharded by " + std::to_string(shards));
   text += "\n";
   text += (profile.mode == ProfileMode::estimated ? "estimated for " : "measured on ") +
           cli::shown(profile.device.name);

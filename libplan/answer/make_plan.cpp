@@ -10,6 +10,7 @@
 #include "libplan/request/request.h"
 #include "libplan/schedule/schedule.h"
 #include "libprofile/core/blocks.h"
+#include "libprofile/core/error.h"
 
 namespace pp::plan {
 
@@ -56,6 +57,21 @@ RecomputeExtent extent_of(const Profile& profile, const PlanRequest& request) {
   return profile.trainer->recompute;
 }
 
+/// Weights that a group shards are of one stage: every micro-batch of each of several would gather its stage's
+/// again, which is why trainers do not.
+PlanRequest of_shards(const Profile& profile, PlanRequest request) {
+  if (profile.shard_group.degree == 1) return request;
+  if (const int stages = requested_stages(request); stages > 1)
+    throw Error(
+        ErrorKind::usage,
+        "stages = " + std::to_string(stages) +
+            ": of a profile with --shard-degree there is 1, for each of "
+            "several would gather its weights for every micro-batch; plan a profile without it with --shard "
+            "optimizer, or 1 stage");
+  request.stages = 1;
+  return request;
+}
+
 Seconds step_of(const Plan& plan) { return plan.predicted.step; }
 Seconds step_of(const RankedPlans& plans) { return plans.best.predicted.step; }
 
@@ -63,8 +79,9 @@ Seconds step_of(const RankedPlans& plans) { return plans.best.predicted.step; }
 /// checkpoints has it, and not by the R of pp-run: `always` plans such a profile, and of `auto` that is the
 /// plan where the others need more memory, or take longer. A model without blocks has no such plan.
 template <class Find>
-auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, const PlanRequest& request)
-    -> decltype(or_why_not(find(profile, cluster, request), profile, cluster, request)) {
+auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, const PlanRequest& asked_for)
+    -> decltype(or_why_not(find(profile, cluster, asked_for), profile, cluster, asked_for)) {
+  const PlanRequest request = of_shards(profile, asked_for);
   const auto answer = [&](const Profile& of, const PlanRequest& asked) {
     return or_why_not(find(of, cluster, asked), of, cluster, asked);
   };

@@ -259,8 +259,8 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, st
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
   const ExpertGroup& experts = profile.expert_parallel;
-  cost.members = group_size(profile) / profile.tensor_degree;
-  cost.expert_members = group_size(profile) / experts.degree;
+  cost.members = group_size(profile) / profile.tensor_degree / profile.shard_group.degree;
+  cost.expert_members = group_size(profile) / experts.degree / profile.shard_group.degree;
   cost.sum_per_byte = std::max(profile.context_parallel.sum_s_per_byte, experts.sum_s_per_byte);
   cost.expert_sum_per_byte = experts.expert_sum_s_per_byte;
   const bool half_gradients = profile.trainer && profile.trainer->gradients == GradientType::weights;

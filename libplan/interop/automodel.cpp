@@ -47,12 +47,15 @@ detail::TrainerNotes automodel_notes(const Plan& plan) {
       "cd DIR && automodel config.yaml --nproc-per-node " + std::to_string(processes.per_node) + "\n";
   if (processes.nodes > 1)
     launch += "# on " + std::to_string(processes.nodes) + " nodes: by its launchers for Slurm or Kubernetes\n";
-  return {.trainer = "NeMo AutoModel (0.7)",
-          .launch = launch,
-          .yours = {"model.pretrained_model_name_or_path", "dataset, loss, learning rate, steps"},
-          .not_modelled = {"FSDP: gradients and weights are sharded between steps, too, so memory is less than "
-                           "planned where replicas are several",
-                           "its patched kernels"}};
+  return {
+      .trainer = "NeMo AutoModel (0.7)",
+      .launch = launch,
+      .yours = {"model.pretrained_model_name_or_path", "dataset, loss, learning rate, steps"},
+      .not_modelled = {plan.shard_group.degree > 1
+                           ? "weights that FSDP keeps gathered from a forward to its backward"
+                           : "FSDP: gradients and weights are sharded between steps, too, so memory is less "
+                             "than planned where replicas are several (estimate with --shard-degree)",
+                       "its patched kernels"}};
 }
 
 }  // namespace
@@ -76,13 +79,16 @@ TrainerExport export_automodel(const Plan& plan, Losses losses) {
       "recipe:\n  _target_: nemo_automodel.recipes.llm.train_ft.TrainFinetuneRecipeForNextTokenPrediction\n\n"
       "step_scheduler:\n  global_batch_size: " +
       std::to_string(training.mini_batch) + "\n  local_batch_size: " +
-      std::to_string(training.mini_batch / (pipeline ? lane.replicas() : training.micro_batches)) +
+      std::to_string(training.mini_batch /
+                     (pipeline ? lane.replicas() : training.micro_batches * groups_of_samples(plan))) +
       "\n  max_steps: 1000  # yours\n\n"
       "model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
       "  pretrained_model_name_or_path: NAME  # yours\n  torch_dtype: " +
       std::string(training.dtype == DType::bfloat16 && training.precision == Precision::plain ? "bf16"
                                                                                               : "float32") +
-      "\n\ndistributed:\n  strategy: fsdp2\n  dp_size: " + std::to_string(lane.replicas()) +
+      "\n\ndistributed:\n  strategy: fsdp2\n  dp_size: " +
+      std::to_string(lane.replicas() * plan.shard_group.degree) +
+      (plan.shard_group.degree > 1 ? "\n  dp_replicate_size: " + std::to_string(lane.replicas()) : "") +
       "\n  tp_size: " + std::to_string(plan.tensor_degree) +
       "\n  pp_size: " + std::to_string(lane.programs.size()) +
       "\n  cp_size: " + std::to_string(plan.context_degree) +

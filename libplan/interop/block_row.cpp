@@ -26,6 +26,13 @@ Signature signature_of(const ResolvedModel& model, std::size_t begin, std::size_
   return signature;
 }
 
+bool has_experts(const Signature& signature) {
+  return std::ranges::any_of(signature, [](const auto& layer) {
+    const OpRow* row = find_op(layer.first);
+    return row != nullptr && row->work.kind == OpWork::Kind::experts;
+  });
+}
+
 /// `h.` and 3 of `h.3` in `h.3.attention.qkv`: every part of the path that ends in a number.
 std::vector<std::pair<std::string, int>> numbered_parts(const std::string& module) {
   constexpr std::size_t kMostDigits = 6;
@@ -55,9 +62,11 @@ BlockRow row_of(const ResolvedModel& model, const std::map<std::size_t, int>& nu
     ++next;
   }
   row.end = next;
-  for (std::size_t b = 1; b < row.begins.size(); ++b) {
-    if (signature_of(model, row.begins[b], row.end_of(b)) != signature_of(model, row.begins[0], row.begins[1]))
-      return {};
+  std::map<bool, Signature> kinds;
+  for (std::size_t b = 0; b < row.begins.size(); ++b) {
+    const Signature own = signature_of(model, row.begins[b], row.end_of(b));
+    row.mixtures.push_back(has_experts(own));
+    if (kinds.emplace(row.mixtures.back(), own).first->second != own) return {};
   }
   return row;
 }
@@ -188,14 +197,17 @@ LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row) {
   const Shape& shape = first.inputs.front().shape;
   sizes.sequence = shape.size() == 2 ? shape.front() : 0;
   sizes.vocabulary = last_size(model.layers.back().outputs.front());
-  for (std::size_t l = row.begins[0]; l < row.end_of(0); ++l) {
+  const std::size_t plain = row.has(false) ? row.first(false) : 0;
+  for (std::size_t l = row.begins[plain]; l < row.end_of(plain); ++l) {
     const Layer& layer = model.graph.layers[l];
     if (is_product(layer) && !has_heads(layer)) sizes.feed_forward = last_size(model.layers[l].inputs.front());
-    if (const std::int64_t hidden = number_of(layer, "hidden"); hidden > 0) sizes.feed_forward = hidden;
     if (!has_heads(layer)) continue;
     sizes.heads = number_of(layer, "num_heads");
     sizes.key_value_heads = number_of(layer, "num_key_value_heads");
   }
+  for (std::size_t l = row.begins[0]; l < row.end; ++l)
+    sizes.expert_hidden = std::max(sizes.expert_hidden, number_of(model.graph.layers[l], "hidden"));
+  if (!row.has(false)) sizes.feed_forward = sizes.expert_hidden;
   for (std::size_t l = row.end; l < model.layers.size(); ++l)
     sizes.tied |= model.layers[l].weights_layer >= 0 && at(model.layers[l].weights_layer) < row.begins[0];
   return sizes;

@@ -1,7 +1,8 @@
-// A model as other trainers see language models: an embedding, a row of equal blocks, a head; and which of the
-// blocks stand in which stage.
+// A model as other trainers see language models: an embedding, a row of equal blocks (some of them with a
+// mixture of experts in place of the perceptron), a head; and which of the blocks stand in which stage.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,12 +15,18 @@ namespace pp::plan::detail {
 struct BlockRow {
   std::vector<std::size_t> begins;  ///< first layer of each block
   std::size_t end = 0;              ///< behind the last one
+  std::vector<bool> mixtures;       ///< of each block whether it has experts
   std::size_t end_of(std::size_t block) const { return block + 1 < begins.size() ? begins[block + 1] : end; }
   int size() const { return static_cast<int>(begins.size()); }
+  /// The first block with experts, or without.
+  std::size_t first(bool mixture) const {
+    return static_cast<std::size_t>(std::ranges::find(mixtures, mixture) - mixtures.begin());
+  }
+  bool has(bool mixture) const { return first(mixture) < mixtures.size(); }
 };
 
-/// The row of blocks with equal operations and parameters that holds most of the layers. Throws pp::Error
-/// (data) in the name of `trainer` when there is none of at least two.
+/// The row of blocks with equal operations and parameters, those with experts among themselves, that holds most
+/// of the layers. Throws pp::Error (data) in the name of `trainer` when there is none of at least two.
 BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer);
 
 /// How many blocks each stage has. Throws pp::Error (data) where a stage begins inside a block, or what stands
@@ -32,10 +39,11 @@ void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList&
 /// Sizes of a language model, as far as the layers say them; 0: they do not.
 struct LanguageSizes {
   std::int64_t sequence = 0, vocabulary = 0, width = 0, feed_forward = 0, heads = 0, key_value_heads = 0;
+  std::int64_t expert_hidden = 0;
   bool tied = false;  ///< the head has the embedding's weights
   bool operator==(const LanguageSizes&) const = default;
 };
-/// `feed_forward`: what the last product of a block reads.
+/// `feed_forward`: what the last product of a block without experts reads, or else one of an expert.
 LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row);
 
 /// What runs again to save memory, in the words of trainers that say it for all blocks.

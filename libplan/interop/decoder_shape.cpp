@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "libprofile/core/ops/op_table.h"
+
 namespace pp::plan::detail {
 namespace {
 
@@ -20,8 +22,8 @@ class DecoderReader {
   DecoderShape read() {
     read_front();
     check_blocks_alike();
-    read_block();
-    if (next_ != row_.end_of(0)) fail("the block is expected to end there");
+    for (const bool mixture : {false, true})
+      if (row_.has(mixture)) read_block(row_.first(mixture));
     next_ = row_.end, end_ = model_.layers.size();
     read_norm();
     take("linear");
@@ -71,7 +73,6 @@ class DecoderReader {
       shape_.position_rows = model_.layers[layer_of(*positions)].parameters.front().shape.front();
     read_dropout();
     if (next_ != end_) fail("a block is expected there");
-    end_ = row_.end;
   }
   std::size_t layer_of(const Layer& layer) const {
     return static_cast<std::size_t>(&layer - model_.graph.layers.data());
@@ -79,9 +80,10 @@ class DecoderReader {
 
   /// Attributes, too, of which block_row_of() knows nothing: windows, rotations.
   void check_blocks_alike() const {
-    for (std::size_t b = 1; b < row_.begins.size(); ++b) {
+    for (std::size_t b = 0; b < row_.begins.size(); ++b) {
+      const std::size_t begin = row_.begins[row_.first(row_.mixtures[b])];
       for (std::size_t l = row_.begins[b]; l < row_.end_of(b); ++l) {
-        const Layer& first = model_.graph.layers[l - row_.begins[b] + row_.begins[0]];
+        const Layer& first = model_.graph.layers[l - row_.begins[b] + begin];
         const Layer& other = model_.graph.layers[l];
         if (first.attributes != other.attributes)
           throw OtherForm{first.name + " and " + other.name + " have other attributes"};
@@ -89,19 +91,64 @@ class DecoderReader {
     }
   }
 
-  void read_block() {
+  void read_block(std::size_t block) {
+    next_ = row_.begins[block], end_ = row_.end_of(block);
     read_norm();
+    const DecoderShape before = shape_;
     if (const Layer* attention = take_if("multi_head_attention")) {
       read_whole_attention(*attention);
+    } else if (is_latent()) {
+      read_latent_attention();
     } else {
       read_projected_attention();
     }
+    if (before.head_width > 0 && shape_ != before)
+      fail("attention is expected to be as in the other blocks before it");
     read_dropout();
     read_sum();
     read_norm();
     read_feed_forward();
     read_dropout();
     read_sum();
+    if (next_ != end_) fail("the block is expected to end there");
+  }
+
+  bool is_latent() const {
+    for (std::size_t l = next_; l < end_; ++l) {
+      const Layer& layer = model_.graph.layers[l];
+      if (layer.attributes.contains("packing"))
+        return choice<HeadPacking>(layer.attributes, "packing") == HeadPacking::latent;
+    }
+    return false;
+  }
+
+  std::int64_t width_of(const Layer& layer) const {
+    return model_.layers[layer_of(layer)].outputs.front().shape.back();
+  }
+
+  /// As DecoderBuilder::latent_attention() writes it.
+  void read_latent_attention() {
+    const Layer* query = &take("linear");
+    LatentShape latent;
+    if (peek("rms_norm") != nullptr) {
+      latent.queries = width_of(*query);
+      read_norm();
+      query = &take("linear");
+    }
+    take("linear");
+    latent.keys = width_of(take("slice"));
+    read_norm();
+    const Layer& keys = take("linear");
+    latent.rotated = width_of(take("slice"));
+    const Layer& attention = take("grouped_query_attention");
+    const std::int64_t heads = integer(attention.attributes, "num_heads");
+    latent.straight = width_of(*query) / heads - latent.rotated;
+    latent.values = width_of(keys) / heads - latent.straight;
+    latent.scale = number(attention.attributes, "scale");
+    read_rotation(attention);
+    shape_.latent = latent;
+    shape_.head_width = latent.straight + latent.rotated;
+    shape_.out_bias = boolean(take("linear").attributes, "bias");
   }
 
   /// All norms alike.
@@ -161,6 +208,12 @@ class DecoderReader {
     shape_.head_width = width / (projections == 1 ? heads + 2 * groups : heads);
     shape_.attention_dropout = number(said, "dropout");
     shape_.head_norms = boolean(said, "norms");
+    read_rotation(layer);
+  }
+
+  void read_rotation(const Layer& layer) {
+    const Attributes& said = layer.attributes;
+    if (!boolean(said, "causal")) throw OtherForm{layer.name + " sees later positions"};
     shape_.window = integer(said, "sliding_window");
     shape_.rotary_dim = integer(said, "rotary_dim");
     if (shape_.rotary_dim == 0) return;
@@ -173,19 +226,44 @@ class DecoderReader {
                              integer(said, "rotary_original_length") == 8192;
   }
 
+  /// Than the attribute's default.
+  static bool is_other(const Layer& layer, std::string_view attribute) {
+    const std::vector<AttributeSpec>& specs = find_op(layer.op)->attributes;
+    return layer.attributes.find(attribute)->second !=
+           std::ranges::find(specs, attribute, &AttributeSpec::name)->default_value;
+  }
+
   void read_experts(const Layer& layer) {
     const Attributes& said = layer.attributes;
     shape_.gated = true;
     shape_.activation = choice<GateActivation>(said, "activation");
-    shape_.experts = integer(said, "num_experts");
-    shape_.experts_per_token = integer(said, "experts_per_token");
-    if (boolean(said, "correction") || boolean(said, "bias") || !boolean(said, "normalised") ||
-        integer(said, "groups") > 1)
-      throw OtherForm{layer.name + " has corrected scores, biases, groups, or shares that do not add up to 1"};
+    shape_.experts = {.count = integer(said, "num_experts"),
+                      .per_token = integer(said, "experts_per_token"),
+                      .sigmoid = is_other(layer, "scores"),
+                      .normalised = boolean(said, "normalised"),
+                      .correction = boolean(said, "correction"),
+                      .groups = integer(said, "groups"),
+                      .groups_per_token = integer(said, "groups_per_token"),
+                      .factor = number(said, "factor")};
+    if (boolean(said, "bias") || number(said, "limit") > 0)
+      throw OtherForm{layer.name + " has biases or clamped gates"};
+    if (shape_.experts.sigmoid && !shape_.experts.normalised)
+      throw OtherForm{layer.name + " has scores by sigmoid that do not add up to 1"};
+    if (peek("linear") == nullptr) return;
+    const bool bias = shape_.feed_forward_bias;
+    shape_.experts.shared_hidden = read_perceptron();
+    if (shape_.feed_forward_bias != bias)
+      throw OtherForm{layer.name + " has no biases, and the perceptron beside it has"};
+    read_sum();
   }
 
   void read_feed_forward() {
     if (const Layer* mixture = take_if("mixture_of_experts")) return read_experts(*mixture);
+    read_perceptron();
+  }
+
+  /// What its last product reads.
+  std::int64_t read_perceptron() {
     const Layer& up = take("linear");
     const Layer* gate = take_if("linear");
     shape_.feed_forward_bias = boolean(up.attributes, "bias");
@@ -204,6 +282,7 @@ class DecoderReader {
       if (other != nullptr && boolean(other->attributes, "bias") != shape_.feed_forward_bias)
         throw OtherForm{other->name + " and " + up.name + ": one of them has a bias"};
     }
+    return model_.layers[layer_of(down)].inputs.front().shape.back();
   }
 
   const ResolvedModel& model_;

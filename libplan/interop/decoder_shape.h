@@ -1,6 +1,6 @@
 // A decoder as trainers describe it beside its sizes: norms, feed-forward network, biases, positions, dropout.
 // Read off the layers of the model, which must be of the one form that such a description has:
-// norm, attention, sum, norm, feed-forward network, sum, in every block alike.
+// norm, attention, sum, norm, feed-forward network or mixture of experts, sum, in every block alike.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,24 @@
 #include "libprofile/core/ops/attributes.h"
 
 namespace pp::plan::detail {
+
+/// A mixture that some blocks have, or all.
+struct ExpertsShape {
+  std::int64_t count = 0, per_token = 0;  ///< 0: there is none
+  std::int64_t shared_hidden = 0;         ///< of the shared perceptron
+  bool sigmoid = false, normalised = true, correction = false;
+  std::int64_t groups = 1, groups_per_token = 1;
+  double factor = 1;
+  bool operator==(const ExpertsShape&) const = default;
+};
+
+/// Widths of multi-head latent attention.
+struct LatentShape {
+  std::int64_t queries = 0, keys = 0;  ///< of the vectors that they are made of; 0: there is none
+  std::int64_t straight = 0, rotated = 0, values = 0;  ///< of a head
+  double scale = 0;                                    ///< of scores; 0: the usual one
+  bool operator==(const LatentShape&) const = default;
+};
 
 struct DecoderShape {
   bool layer_norm = false;  ///< else by the root mean square
@@ -29,7 +47,8 @@ struct DecoderShape {
   bool usual_scaling = true;       ///< llama3: its factors 1 and 4 of 8,192 positions
   std::int64_t position_rows = 0;  ///< learned positions: rows of their table
   double attention_dropout = 0, hidden_dropout = 0;
-  std::int64_t experts = 0, experts_per_token = 0;  ///< of a mixture in every block
+  ExpertsShape experts;
+  LatentShape latent;
   bool operator==(const DecoderShape&) const = default;
 };
 

@@ -11,6 +11,16 @@
 
 namespace pp::plan {
 
+namespace {
+
+/// What is divided among replicas: nothing, the optimizer's state, gradients too, weights too.
+int zero_stage(const Plan& plan) {
+  if (plan.shard_group.degree > 1) return plan.shard_group.sharding == Sharding::full ? 3 : 2;
+  return plan.training.shard == Shard::optimizer ? 1 : 0;
+}
+
+}  // namespace
+
 TrainerExport export_deepspeed(const Plan& plan, Losses losses) {
   const std::string trainer = "DeepSpeed";
   detail::LossList lost(losses);
@@ -38,11 +48,14 @@ TrainerExport export_deepspeed(const Plan& plan, Losses losses) {
     lost.add("it keeps half weights beside a float32 master; plan with --precision mixed");
   if (half && training.precision == Precision::plain)
     lost.add("it keeps a float32 master of half weights; plan with --precision mixed");
-  const int micro_batch = training.mini_batch / training.micro_batches;
+  const int micro_batch = training.mini_batch / training.micro_batches / groups_of_samples(plan);
+  const bool shards = plan.shard_group.degree > 1;
+  if (shards && lane.replicas() > 1)
+    lost.add("it shards over all GPUs; estimate with --shard-degree " + std::to_string(gpu_count(plan)));
   Json config{{"train_batch_size", training.mini_batch},
               {"train_micro_batch_size_per_gpu", micro_batch},
               {"gradient_accumulation_steps", lane.micro_batches},
-              {"zero_optimization", {{"stage", training.shard == Shard::optimizer ? 1 : 0}}},
+              {"zero_optimization", {{"stage", zero_stage(plan)}}},
               {"bf16", {{"enabled", half}}},
               {"optimizer", {{"type", row_of(training.optimizer).torch_class}, {"params", {{"lr", 3e-4}}}}}};
   std::string split;
@@ -51,7 +64,7 @@ TrainerExport export_deepspeed(const Plan& plan, Losses losses) {
     split += (s > 0 ? ", " : "") + std::to_string(layers += blocks[s]);
   TrainerExport out;
   out.lost = lost.settle(trainer);
-  const detail::TrainerNotes notes{
+  detail::TrainerNotes notes{
       .trainer = "DeepSpeed (0.19)",
       .launch = "deepspeed --num_gpus " + std::to_string(detail::processes_of(plan, trainer).per_node) +
                 " train.py  # yours, with deepspeed.initialize(config='ds_config.json')\n",
@@ -63,13 +76,19 @@ TrainerExport export_deepspeed(const Plan& plan, Losses losses) {
                 "diffusion-pipe or qlora-pipe, takes partition.toml",
                 "data, learning rate, number of steps"},
       .not_modelled = {"its fused Adam, buckets and the copies of pipeline messages"}};
-  out.files = {{"ds_config.json", dump_json(config)},
-               {"partition.toml", "pipeline_stages = " + std::to_string(blocks.size()) +
-                                      "\nmicro_batch_size_per_gpu = " + std::to_string(micro_batch) +
-                                      "\ngradient_accumulation_steps = " + std::to_string(lane.micro_batches) +
-                                      "\nactivation_checkpointing = " + (all ? "true" : "false") +
-                                      "\npartition_method = 'manual'\npartition_split = [" + split + "]\n"},
-               {"README.md", detail::trainer_readme(plan, lane, notes, out.lost)}};
+  out.files = {{"ds_config.json", dump_json(config)}};
+  if (shards) {
+    notes.yours = {all ? "the model, with activation checkpointing in every block" : "the model",
+                   "data, learning rate, number of steps"};
+  } else {
+    out.files.push_back(
+        {"partition.toml", "pipeline_stages = " + std::to_string(blocks.size()) +
+                               "\nmicro_batch_size_per_gpu = " + std::to_string(micro_batch) +
+                               "\ngradient_accumulation_steps = " + std::to_string(lane.micro_batches) +
+                               "\nactivation_checkpointing = " + (all ? "true" : "false") +
+                               "\npartition_method = 'manual'\npartition_split = [" + split + "]\n"});
+  }
+  out.files.push_back({"README.md", detail::trainer_readme(plan, lane, notes, out.lost)});
   return out;
 }
 

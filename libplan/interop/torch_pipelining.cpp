@@ -154,6 +154,7 @@ std::vector<std::vector<std::string>> detail::stage_modules(const Plan& plan, co
 TrainerExport export_torch_pipelining(const Plan& plan, Losses losses) {
   detail::LossList lost(losses);
   detail::refuse_mixture(plan, kTorchPipeliningName);
+  detail::refuse_shards(plan, kTorchPipeliningName);
   detail::Lane lane = detail::lane_of(plan, kTorchPipeliningName);
   const Json modules = detail::stage_modules(plan, kTorchPipeliningName, lost);
   detail::leave_out_unsaid(plan, lane, {.model = true, .overlap = false, .recomputing = false}, lost);

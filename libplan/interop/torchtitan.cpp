@@ -120,9 +120,11 @@ std::string given(const std::string& key, const std::string& value) {
 std::string given(const std::string& key, std::int64_t value) { return given(key, std::to_string(value)); }
 
 std::string parallelism(const Plan& plan, const detail::Lane& lane, const std::vector<int>& blocks) {
-  std::string text = given("data_parallel_replicate_degree", 1) +
-                     given("data_parallel_shard_degree", lane.replicas()) +
-                     given("fsdp_reshard_after_forward", quoted("never")) +
+  const ShardGroup& shards = plan.shard_group;
+  const bool full = shards.degree > 1 && shards.sharding == Sharding::full;
+  std::string text = given("data_parallel_replicate_degree", shards.degree > 1 ? lane.replicas() : 1) +
+                     given("data_parallel_shard_degree", shards.degree > 1 ? shards.degree : lane.replicas()) +
+                     given("fsdp_reshard_after_forward", quoted(full ? "always" : "never")) +
                      given("tensor_parallel_degree", plan.tensor_degree) +
                      given("context_parallel_degree", plan.context_degree) +
                      given("pipeline_parallel_degree", std::ssize(lane.programs));
@@ -147,12 +149,13 @@ std::string types(const Training& training) {
 int local_batch(const Plan& plan, const detail::Lane& lane) {
   const Training& training = plan.training;
   const bool pipeline = lane.programs.size() > 1;
-  return training.mini_batch / (pipeline ? lane.replicas() : training.micro_batches);
+  return training.mini_batch / (pipeline ? lane.replicas() : training.micro_batches * groups_of_samples(plan));
 }
 
 /// FSDP casts, and with one replica it is off; of a single device autocast takes its place.
 bool computes_whole(const Plan& plan, const detail::Lane& lane) {
-  return is_mixed(plan.training) && lane.replicas() == 1 && (lane.programs.size() > 1 || group_size(plan) > 1);
+  return is_mixed(plan.training) && lane.replicas() == 1 && plan.shard_group.degree == 1 &&
+         (lane.programs.size() > 1 || group_size(plan) > 1);
 }
 
 /// On every node, in the folder: the configuration is imported from it and names the schedule's file.
@@ -196,8 +199,8 @@ detail::TrainerNotes torchtitan_notes(const Plan& plan, const detail::Lane& lane
       .trainer = "TorchTitan 0.3.0 (git checkout v0.3.0)",
       .launch = "TORCHTITAN=torchtitan bash launch.sh\n",
       .yours = {"hf_assets_path, dataset, learning rate, steps"},
-      .not_modelled = {std::string(caveat_of(Trainer::torchtitan)),
-                       "torch.compile and its fused kernels, and CUDA graphs: both are off in plan_config.py"}};
+      .not_modelled = {"torch.compile and its fused kernels, and CUDA graphs: both are off in plan_config.py"}};
+  if (plan.shard_group.degree == 1) notes.not_modelled.emplace_back(caveat_of(Trainer::torchtitan));
   if (lane.programs.size() > 1)
     notes.yours.emplace_back(
         "a release from 0.3.0 on: before it gradients of pipelines are too large by the number of valid tokens "

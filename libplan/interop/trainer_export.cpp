@@ -195,6 +195,13 @@ void refuse_mixture(const Plan& plan, const std::string& trainer) {
                     " is a mixture of experts, which is exported for Megatron-LM alone (--for megatron)");
 }
 
+void refuse_shards(const Plan& plan, const std::string& trainer) {
+  if (plan.shard_group.degree > 1)
+    refuse_plan(trainer, "its weights are sharded over " + std::to_string(plan.shard_group.degree) +
+                             " GPUs, which this export does not write; export it for torchtitan, automodel or "
+                             "deepspeed, or plan from a profile without --shard-degree");
+}
+
 void refuse_lone_chunks(const Plan& plan, const Lane& lane, const std::string& trainer) {
   if (plan.stages.size() > 1 && lane.programs.size() == 1)
     refuse_plan(trainer, "a pipeline of one worker has one stage there, the plan's has " +

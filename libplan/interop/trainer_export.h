@@ -107,6 +107,8 @@ struct Carried {
 const Layer* mixture_of(const Plan& plan);
 /// For trainers to which no mixture is exported.
 void refuse_mixture(const Plan& plan, const std::string& trainer);
+/// For trainers that shard no weights.
+void refuse_shards(const Plan& plan, const std::string& trainer);
 void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried, LossList& lost);
 
 /// Whether the profile of the plan was estimated with the trainer's own recomputation of every block.

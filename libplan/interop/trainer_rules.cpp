@@ -164,9 +164,8 @@ constexpr std::array kDeepSpeed{
 // The factors: tests/lab/bench/notes/profile.md, 1 / 0.86 to 1 / 0.77.
 std::string_view caveat_of(Trainer trainer) {
   if (trainer != Trainer::torchtitan) return {};
-  return "TorchTitan divides weights and gradients among replicas, too (FSDP), which is not modelled: memory "
-         "is counted too high, plans of one stage are missing, and its published steps took 1.16 to 1.30 times "
-         "the estimate";
+  return "TorchTitan divides weights and gradients among replicas, too (FSDP): plans of one stage are those of "
+         "profiles with --shard-degree; without it memory is counted too high";
 }
 
 bool goes_with(Trainer trainer, std::string_view estimated) {
@@ -186,6 +185,12 @@ void check_model(Trainer trainer, const Profile& profile) {
         ErrorKind::usage,
         "--for megatron: the profile ran under autocast, which it has not; profile with --dtype bfloat16, "
         "and weights are half ones with a float32 master");
+  }
+  if (trainer == Trainer::megatron && profile.shard_group.degree > 1) {
+    throw Error(
+        ErrorKind::usage,
+        "--for megatron: its plans shard the optimizer's state alone; estimate without --shard-degree and "
+        "plan with --shard optimizer");
   }
 }
 

@@ -175,7 +175,7 @@ struct Alternative {
   std::string why_not;
   std::optional<Seconds> expected_step = std::nullopt;  ///< as Prediction's
   int cores_per_device = 0;                             ///< where several Plan::machines competed; else 0
-  int tensor_degree = 0, context_degree = 0, expert_degree = 0;  ///< the same
+  int tensor_degree = 0, context_degree = 0, expert_degree = 0, shard_degree = 0;  ///< the same
   bool operator==(const Alternative&) const = default;
 };
 
@@ -218,7 +218,7 @@ struct Machine {
   std::optional<Seconds> step;  ///< of its best plan; nothing: none fits
   std::string plan;             ///< that plan in a line
   std::string verdict;          ///< a sentence; empty: of the machine of the plan
-  int tensor_degree = 1, context_degree = 1, expert_degree = 1;  ///< of each device
+  int tensor_degree = 1, context_degree = 1, expert_degree = 1, shard_degree = 1;  ///< of each device
   bool operator==(const Machine&) const = default;
 };
 
@@ -243,6 +243,7 @@ struct Plan {
   int tensor_degree = 1;
   int context_degree = 1;  ///< groups of so many GPUs that each have a part of the positions (ContextGroup)
   int expert_degree = 1;   ///< GPUs that each have a part of a mixture's experts (ExpertGroup)
+  ShardGroup shard_group = {};
   std::optional<double> peak_flops_per_s =
       std::nullopt;  ///< ProfiledDevice's, of the type trained in; the mean
   bool operator==(const Plan&) const = default;
@@ -262,7 +263,7 @@ std::string stages_text(const Plan& plan);
 
 /// GPUs of each device.
 inline int group_size(const Plan& plan) {
-  return pp::group_size(plan.tensor_degree, plan.context_degree, plan.expert_degree);
+  return pp::group_size(plan.tensor_degree, plan.context_degree, plan.expert_degree, plan.shard_group.degree);
 }
 /// Tensor and context groups of a device, which divide each micro-batch by samples.
 inline int groups_of_samples(const Plan& plan) {

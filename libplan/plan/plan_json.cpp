@@ -247,6 +247,7 @@ constexpr Object kAlternative{
     optional<&Alternative::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Alternative::context_degree>("context_degree", {.min = 1}),
     optional<&Alternative::expert_degree>("expert_degree", {.min = 1}),
+    optional<&Alternative::shard_degree>("shard_degree", {.min = 1}),
 };
 
 constexpr NumberRange kFactors{.min = 1e-6, .max = 1e6};
@@ -292,6 +293,7 @@ constexpr Object kMachine{
     optional<&Machine::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Machine::context_degree>("context_degree", {.min = 1}),
     optional<&Machine::expert_degree>("expert_degree", {.min = 1}),
+    optional<&Machine::shard_degree>("shard_degree", {.min = 1}),
     optional<&Machine::step>("step_s"),
     optional<&Machine::plan>("plan"),
     optional<&Machine::verdict>("verdict"),
@@ -321,6 +323,8 @@ constexpr Object kPlan{
     optional<&Plan::tensor_degree>("tensor_degree", {.min = 1}),
     optional<&Plan::context_degree>("context_degree", {.min = 1}),
     optional<&Plan::expert_degree>("expert_degree", {.min = 1}),
+    optional<&Plan::shard_group, &ShardGroup::degree>("shard_degree", {.min = 1}),
+    optional<&Plan::shard_group, &ShardGroup::sharding>("sharding"),
     optional<&Plan::peak_flops_per_s>("peak_flops_per_s", {1e6, 1e18}),
     looked_at<Plan>("throughput", kThroughput),
 };

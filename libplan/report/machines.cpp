@@ -32,15 +32,21 @@ std::string slower_text(Seconds step, Seconds best) {
   return text.data();
 }
 
+int group_size(const MachinePlans& machine) {
+  return pp::group_size(machine.tensor_degree, machine.context_degree, machine.expert_degree,
+                        machine.shard_degree);
+}
+
 /// `2 devices of 1 core`, `4 groups of 2 GPUs`
 std::string text_of(const MachinePlans& machine) {
   const std::string one = machine.cores_per_device == 0 ? "GPU" : "device";
-  const int context = machine.context_degree, experts = machine.expert_degree;
-  if (const int group = pp::group_size(machine.tensor_degree, context, experts); group > 1) {
+  const int context = machine.context_degree, experts = machine.expert_degree, shards = machine.shard_degree;
+  if (const int group = group_size(machine); group > 1) {
     std::string parts;
-    if (context > 1 || experts > 1) {
+    if (context > 1 || experts > 1 || shards > 1) {
       parts = " (tensor " + std::to_string(machine.tensor_degree) + ", context " + std::to_string(context) +
-              (experts > 1 ? ", experts " + std::to_string(experts) : "") + ")";
+              (experts > 1 ? ", experts " + std::to_string(experts) : "") +
+              (shards > 1 ? ", shards " + std::to_string(shards) : "") + ")";
     }
     return counted(machine.devices, "group") + " of " + counted(group, one) + parts;
   }
@@ -65,7 +71,8 @@ Machine entry(const MachinePlans& best, const MachinePlans& machine) {
                 .verdict = {},
                 .tensor_degree = machine.tensor_degree,
                 .context_degree = machine.context_degree,
-                .expert_degree = machine.expert_degree};
+                .expert_degree = machine.expert_degree,
+                .shard_degree = machine.shard_degree};
   if (const RankedPlans* plans = plans_of(machine)) {
     entry.step = plans->best.predicted.step;
     entry.plan = plan_summary(plans->best);
@@ -94,11 +101,11 @@ Alternative alternative(const Plan& other) {
 /// Says which machine the alternative is of.
 void place(Alternative& alternative, const MachinePlans& machine) {
   alternative.cores_per_device = machine.cores_per_device;
-  const int group = pp::group_size(machine.tensor_degree, machine.context_degree, machine.expert_degree);
-  if (machine.cores_per_device != 0 && group == 1) return;
+  if (machine.cores_per_device != 0 && group_size(machine) == 1) return;
   alternative.tensor_degree = machine.tensor_degree;
   if (machine.context_degree > 1) alternative.context_degree = machine.context_degree;
   if (machine.expert_degree > 1) alternative.expert_degree = machine.expert_degree;
+  if (machine.shard_degree > 1) alternative.shard_degree = machine.shard_degree;
 }
 
 std::vector<Rival> rivals(const MachinePlans& best, std::span<const MachinePlans> machines) {

@@ -20,7 +20,7 @@ struct MachinePlans {
   int cores_per_device = 1;  ///< 0: GPUs
   std::string profile_hash;
   std::variant<RankedPlans, Infeasible> found;
-  int tensor_degree = 1, context_degree = 1, expert_degree = 1;
+  int tensor_degree = 1, context_degree = 1, expert_degree = 1, shard_degree = 1;
 };
 
 /// The plans of the machine whose best step is the least; of equals the first. Of several it says so in

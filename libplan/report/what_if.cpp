@@ -159,7 +159,8 @@ std::string plan_summary(const Alternative& other) {
   if (other.tensor_degree > 0) {
     return text + " of tensor degree " + std::to_string(other.tensor_degree) +
            (other.context_degree > 1 ? ", context degree " + std::to_string(other.context_degree) : "") +
-           (other.expert_degree > 1 ? ", expert degree " + std::to_string(other.expert_degree) : "");
+           (other.expert_degree > 1 ? ", expert degree " + std::to_string(other.expert_degree) : "") +
+           (other.shard_degree > 1 ? ", shard degree " + std::to_string(other.shard_degree) : "");
   }
   if (other.cores_per_device == 0) return text;
   return text + " on devices of " + counted(other.cores_per_device, "core");
@@ -238,7 +239,7 @@ std::optional<Plan> plan_of(const Alternative& other, const Profile& profile, co
     std::optional<Plan> plan = best_plan(profile, cluster, fixed);
     Alternative alone = other;
     alone.cores_per_device = alone.tensor_degree = alone.context_degree = alone.expert_degree =
-        0;  // of this machine, or its step differs
+        alone.shard_degree = 0;  // of this machine, or its step differs
     const bool same = plan && plan_summary(*plan) == plan_summary(alone) &&
                       std::abs(plan->predicted.step / other.step - 1) < kRounding;
     return same ? plan : std::nullopt;

@@ -190,6 +190,7 @@ Plan frame(const Profile& profile, const Cluster& cluster, const PlanRequest& re
   plan.tensor_degree = profile.tensor_degree;
   plan.context_degree = profile.context_parallel.degree;
   plan.expert_degree = profile.expert_parallel.degree;
+  plan.shard_group = profile.shard_group;
   plan.peak_flops_per_s = mean_peak(profile, cluster);
   return plan;
 }

@@ -192,6 +192,25 @@ struct ExpertGroup {
   bool operator==(const ExpertGroup&) const = default;
 };
 
+/// What the members of a ShardGroup divide: weights, gradients and the optimizer's state (PyTorch's
+/// FULL_SHARD), or only the latter two, so that the backward finds the weights that the forward gathered
+/// (SHARD_GRAD_OP).
+enum class Sharding { full, gradients };
+template <>
+struct EnumNames<Sharding> {
+  static constexpr std::array table{std::pair{Sharding::full, "full"sv},
+                                    std::pair{Sharding::gradients, "gradients"sv}};
+};
+
+/// Groups with samples of their own, as replicas have, whose members hold a part of every layer each and gather
+/// the others' before they compute it (Rajbhandari et al., ZeRO, 2020, sec. 5.3; Zhao et al., PyTorch FSDP,
+/// 2023). Their waits are part of the layers' times.
+struct ShardGroup {
+  int degree = 1;
+  Sharding sharding = Sharding::full;
+  bool operator==(const ShardGroup&) const = default;
+};
+
 struct Profile {
   Context context;
   ModelGraph model;
@@ -207,6 +226,7 @@ struct Profile {
   int tensor_degree = 1;
   ContextGroup context_parallel = {};                 ///< such groups, told likewise
   ExpertGroup expert_parallel = {};                   ///< of a mixture of experts in a group
+  ShardGroup shard_group = {};                        ///< several of all these
   std::optional<TrainerSpec> trainer = std::nullopt;  ///< whose steps are estimated
   std::vector<std::int64_t> micro_batch_sizes;        ///< ascending
   std::vector<LayerProfile> layers;                   ///< one per layer of the model, same order
@@ -225,9 +245,12 @@ struct Profile {
 };
 
 /// Devices that compute every layer together.
-inline int group_size(int tensor, int context, int experts) { return std::max(tensor * context, experts); }
+inline int group_size(int tensor, int context, int experts, int shards) {
+  return std::max(tensor * context, experts) * shards;
+}
 inline int group_size(const Profile& profile) {
-  return group_size(profile.tensor_degree, profile.context_parallel.degree, profile.expert_parallel.degree);
+  return group_size(profile.tensor_degree, profile.context_parallel.degree, profile.expert_parallel.degree,
+                    profile.shard_group.degree);
 }
 
 /// Sum over layers and loss of forward + backward at one size, divided by the whole-model time; the

@@ -249,6 +249,15 @@ void check_expert_group(const Profile& profile, ObjectReader& reader) {
                                      ", tensor times context degree");
 }
 
+void check_shard_group(const Profile& profile, ObjectReader& reader) {
+  const int shards = profile.shard_group.degree;
+  if (shards == 1) return;
+  if (profile.expert_parallel.degree > 1)
+    reader.fail("shard_degree", "is above 1 where experts are divided, too, which has no prices; divide one");
+  const int others = profile.tensor_degree * profile.context_parallel.degree;
+  reader.integer("shard_degree", {.min = 2, .max = std::numeric_limits<int>::max() / others});
+}
+
 void check_autocast(const Profile& profile, ObjectReader& reader) {
   require_float32(profile.autocast, profile.dtype, reader);
 }
@@ -308,6 +317,9 @@ constexpr Object kProfile{
     check<check_context_group>(),
     optional<&Profile::expert_parallel>("expert_parallel", kExpertGroup),
     check<check_expert_group>(),
+    optional<&Profile::shard_group, &ShardGroup::degree>("shard_degree", {.min = 1}),
+    optional<&Profile::shard_group, &ShardGroup::sharding>("sharding"),
+    check<check_shard_group>(),
     optional<&Profile::trainer>("trainer", kTrainerWithin),
     key<&Profile::micro_batch_sizes>("micro_batch_sizes", kSizes),
     check<check_sizes>(),

@@ -13,12 +13,14 @@
 
 namespace pp {
 
-/// Attention holds no scores: where the model drops no share of attention, or in any case.
-enum class AttentionKernel { by_model, one_kernel };
+/// Attention holds no scores: where the model drops no share of attention, or in any case; `portable_kernel`:
+/// by a kernel of FlashAttention's first generation, which runs on every device and is slower.
+enum class AttentionKernel { by_model, one_kernel, portable_kernel };
 template <>
 struct EnumNames<AttentionKernel> {
   static constexpr std::array table{std::pair{AttentionKernel::by_model, "by_model"sv},
-                                    std::pair{AttentionKernel::one_kernel, "one_kernel"sv}};
+                                    std::pair{AttentionKernel::one_kernel, "one_kernel"sv},
+                                    std::pair{AttentionKernel::portable_kernel, "portable_kernel"sv}};
 };
 
 /// The type that gradients of half weights are added up in, under mixed precision.
@@ -95,6 +97,7 @@ struct TrainerSpec {
   double hidden_gradients = 0;  ///< share of the last backward that hides the sum of gradients
   double hidden_tensor = 0;     ///< share of the exchanges within a tensor group that products hide
   double hidden_context = 0;    ///< the same of the exchanges of keys and values that attention hides
+  double contention = 0;        ///< share of the time that shards move in which a device does not compute
   Bytes bucket;                 ///< gradients that are summed by one call; 0: all
   double logit_bytes = 0;       ///< held for each logit besides the float32 probability that the loss keeps
   Bytes process;                ///< buffers and workspaces of a process beside the device's context

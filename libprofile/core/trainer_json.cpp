@@ -64,6 +64,7 @@ constexpr Object kTrainer{
     defaulted<&TrainerSpec::hidden_gradients>("hidden_gradients", kShare),
     defaulted<&TrainerSpec::hidden_tensor>("hidden_tensor", kShare),
     optional<&TrainerSpec::hidden_context>("hidden_context", kShare),
+    optional<&TrainerSpec::contention>("contention", kShare),
     defaulted<&TrainerSpec::bucket>("bucket_bytes"),
     defaulted<&TrainerSpec::logit_bytes>("logit_bytes", {.max = 64}),
     defaulted<&TrainerSpec::process>("process_bytes"),

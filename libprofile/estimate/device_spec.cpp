@@ -28,22 +28,29 @@ double traffic_of(WorkKind kind, const Traffic& traffic) {
   return 1;
 }
 
-double product_rate(const Work& work, const TypeRates& rates) {
-  const bool attention = work.kind == WorkKind::attention;
-  const double efficiency =
-      attention ? rates.attention_efficiency.value_or(rates.efficiency) : rates.efficiency;
-  return rates.product_flops_per_s * efficiency * (work.aligned ? 1 : rates.unaligned_efficiency);
+/// Rate of FlashAttention's first generation over the second's, forward and backward on an A100 (Dao,
+/// FlashAttention-2, 2023, fig. 4).
+constexpr double kPortableAttention = 0.57;
+
+double product_rate(const Work& work, const DeviceSpec& device, const TypeRates& rates,
+                    AttentionKernel kernel) {
+  if (work.kind != WorkKind::attention)
+    return rates.product_flops_per_s * rates.efficiency * (work.aligned ? 1 : rates.unaligned_efficiency);
+  const double portable =
+      kernel == AttentionKernel::portable_kernel ? kPortableAttention * device.portable_products : 1;
+  return rates.product_flops_per_s * rates.attention_efficiency.value_or(rates.efficiency) * portable;
 }
 
 }  // namespace
 
-Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates, const Traffic& traffic) {
+Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates,
+                const TrainerSpec& trainer) {
   double compute = work.vector / rates.vector_flops_per_s;
   if (work.products > 0) {
     const double small = std::max(1, work.product_calls) * rates.half_flops;
-    compute += (work.products + small) / product_rate(work, rates);
+    compute += (work.products + small) / product_rate(work, device, rates, trainer.attention);
   }
-  const double bytes = work.bytes * traffic_of(work.kind, traffic);
+  const double bytes = work.bytes * traffic_of(work.kind, trainer.traffic);
   const double cached = std::min(bytes, static_cast<double>(device.cache.value) * std::max(1, work.kernels));
   double memory = (bytes - cached) / (device.memory_bandwidth.value * device.memory_efficiency);
   if (cached > 0) memory += cached / device.cache_bandwidth.value;

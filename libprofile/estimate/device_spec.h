@@ -36,6 +36,8 @@ struct DeviceSpec {
   Bytes memory;
   Bytes context;               ///< of it, what the driver and libraries take before the first tensor
   double memory_rounding = 1;  ///< bytes that the allocator takes per byte of tensors, at least 1
+  /// Share of the rate of products that kernels without the device's newest instructions reach.
+  double portable_products = 1;
   BytesPerSecond memory_bandwidth;
   double memory_efficiency = 1;    ///< the share of it that kernels reach
   Bytes cache;                     ///< the first bytes that a kernel moves, at the cache's rate
@@ -70,7 +72,7 @@ struct Work {
 /// kernel at that of the cache, and what does not overlap; a product of w FLOPs reaches efficiency * w / (w +
 /// half_flops) of the peak, so n of them take (products + n * half_flops) / (efficiency * peak) together.
 Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rates,
-                const Traffic& traffic = {});
+                const TrainerSpec& trainer = {});
 
 Keys device_spec_keys();
 /// Throws pp::Error (data): key, value, limit.

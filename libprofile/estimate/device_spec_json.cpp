@@ -66,6 +66,7 @@ constexpr Object kSpec{
     check<check_context>(),
     optional<&DeviceSpec::context>("context_bytes"),
     optional<&DeviceSpec::memory_rounding>("memory_rounding", {1, 10}),
+    optional<&DeviceSpec::portable_products>("portable_products", kReached),
     key<&DeviceSpec::memory_bandwidth>("memory_bandwidth_bytes_per_s", kBandwidth),
     key<&DeviceSpec::memory_efficiency>("memory_efficiency", kReached),
     key<&DeviceSpec::cache>("cache_bytes"),

@@ -7,9 +7,11 @@
 
 #include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/optimizer_table.h"
 #include "libprofile/estimate/layer_work.h"
+#include "libprofile/estimate/shard_waits.h"
 #include "libprofile/estimate/two_queues.h"
 
 namespace pp::profile {
@@ -34,7 +36,7 @@ class Estimate {
         device_(device),
         options_(options),
         splits_(split_operations(model_, options.tensor_degree, options.context_degree, options.expert_degree)),
-        members_(group_size(options.tensor_degree, options.context_degree, options.expert_degree) /
+        members_(group_size(options.tensor_degree, options.context_degree, options.expert_degree, 1) /
                  options.tensor_degree),
         rates_{device,
                rates_of(device, options.dtype.dtype),
@@ -53,6 +55,11 @@ class Estimate {
       throw Error(ErrorKind::usage,
                   "members of a tensor group send their positions to experts, of which each has all without "
                   "sequence parallelism; leave out --no-sequence-parallel");
+    if (options.expert_degree > 1 && options.shard_group.degree > 1)
+      throw Error(ErrorKind::usage,
+                  "--shard-degree " + std::to_string(options.shard_group.degree) + " and --expert-parallel " +
+                      std::to_string(options.expert_degree) +
+                      ": experts that are divided and sharded have no prices yet; leave one out");
   }
 
   Profile run() {
@@ -87,11 +94,13 @@ class Estimate {
           .expert_sum_s_per_byte = sum_per_byte(members_ * options_.tensor_degree / experts,
                                                 context > 1 ? rates_.context_link : rates_.tensor_link)};
     }
+    profile.shard_group = options_.shard_group;
     std::size_t operation = 0;
     for (int l = 0; l < model_.layer_count(); ++l) {
       profile.layers.push_back(layer(l, operation));
       operation += std::max<std::size_t>(1, model_.layers[static_cast<std::size_t>(l)].nodes.size());
     }
+    if (options_.shard_group.degree > 1) shard(profile);
     if (model_.graph.loss) {
       LayerProfile& loss = profile.loss.emplace();
       loss.name = "loss";
@@ -101,7 +110,11 @@ class Estimate {
     for (const OptimizerRow& row : kOptimizerRows) profile.optimizers.push_back(update(profile, row));
     profile.estimated = {"forward_s",   "backward_s",      "input_gradient_s", "weight_gradient_s",
                          "saved_bytes", "workspace_bytes", "update_s"};
-    return options_.checkpoint == Checkpoint::blocks ? with_checkpoints(std::move(profile)) : profile;
+    if (options_.checkpoint == Checkpoint::blocks) profile = with_checkpoints(std::move(profile));
+    for (std::size_t p = 0; p < waits_.size(); ++p)
+      for (std::size_t l = 0; l < profile.layers.size(); ++l)
+        add_wait(profile.layers[l].points[p], waits_[p][l]);
+    return profile;
   }
 
  private:
@@ -152,6 +165,48 @@ class Estimate {
     layer.experts = rounded(experts * size);
   }
 
+  /// Leaves of each layer what a member holds between passes.
+  void shard(Profile& profile) {
+    std::vector<double> weights, trained;
+    for (const LayerProfile& layer : profile.layers) {
+      weights.push_back(static_cast<double>(layer.parameters.value));
+      trained.push_back(static_cast<double>(trained_bytes(layer).value));
+    }
+    units_ = shard_units(model_, weights, trained, sent_of_gradients(options_.trainer, options_.dtype.dtype));
+    const double part = 1.0 / options_.shard_group.degree;
+    const auto divide = [&](Bytes& bytes) { bytes = rounded(part * static_cast<double>(bytes.value)); };
+    for (const ShardUnit& unit : units_) {
+      for (int l = unit.begin; l < unit.end; ++l) {
+        LayerProfile& layer = profile.layers[at(l)];
+        if (unit.stays(options_.shard_group.sharding)) layer.buffers += rounded((1 - part) * weights[at(l)]);
+        divide(layer.parameters);
+        if (layer.trained) divide(*layer.trained);
+        layer.parameter_count = std::llround(part * static_cast<double>(layer.parameter_count));
+      }
+    }
+  }
+
+  /// Beside a layer's own: two units' weights, and the gradients of one.
+  void add_shards(Profile& profile, std::span<const LayerTime> times) {
+    const double others = 1 - 1.0 / options_.shard_group.degree;
+    for (const ShardUnit& unit : units_) {
+      const double held = unit.stays(options_.shard_group.sharding) ? 0 : 2 * others * unit.gathered;
+      for (int l = unit.begin; l < unit.end; ++l)
+        profile.layers[at(l)].points.back().workspace += rounded(held + unit.gradients);
+    }
+    waits_.push_back(shard_waits(times, units_,
+                                 {.group = options_.shard_group,
+                                  .link = link(options_.shard_group.degree, options_.shard_link),
+                                  .again = options_.checkpoint == Checkpoint::blocks,
+                                  .contention = options_.trainer.contention}));
+  }
+
+  static void add_wait(LayerPoint& point, const LayerTime& wait) {
+    point.forward = exactly(point.forward.median + wait.forward);
+    point.backward = exactly(point.backward.median + wait.input_gradient);
+    point.input_gradient = exactly(point.input_gradient->median + wait.input_gradient);
+  }
+
   std::vector<LayerWork> works(std::int64_t size) const {
     ExpertKernels experts = options_.trainer.experts;
     experts.imbalance = options_.expert_imbalance.value_or(experts.imbalance);
@@ -163,6 +218,7 @@ class Estimate {
                        .tensor_degree = options_.tensor_degree,
                        .context_degree = options_.context_degree,
                        .expert_degree = options_.expert_degree,
+                       .shard_degree = options_.shard_group.degree,
                        .experts = experts,
                        .sequence_parallel = options_.sequence_parallel,
                        .attention = options_.trainer.attention,
@@ -171,8 +227,9 @@ class Estimate {
                        .logit_bytes = options_.trainer.logit_bytes});
   }
 
-  void choose_sizes(Profile& profile) const {
-    const std::int64_t together = members_ / options_.context_degree;  // groups with samples of their own
+  void choose_sizes(Profile& profile) {
+    // Groups with samples of their own.
+    const std::int64_t together = members_ / options_.context_degree * options_.shard_group.degree;
     if (!options_.automatic_sizes) {
       const auto& sizes = options_.micro_batch_sizes;
       if (sizes.empty() || std::ranges::adjacent_find(sizes, std::greater_equal()) != sizes.end()) {
@@ -193,7 +250,7 @@ class Estimate {
     }
   }
 
-  void add_points(Profile& profile, std::int64_t size, const std::vector<LayerWork>& works) const {
+  void add_points(Profile& profile, std::int64_t size, const std::vector<LayerWork>& works) {
     const bool first = profile.micro_batch_sizes.empty();
     profile.micro_batch_sizes.push_back(size);
     const std::vector<LayerTime> times = layer_times(works, rates_);
@@ -202,6 +259,7 @@ class Estimate {
       if (first) profile.layers[l].buffers += rounded(works[l].copies);
     }
     if (profile.loss) profile.loss->points.push_back(point(works.back(), times.back(), size));
+    if (!units_.empty()) add_shards(profile, times);
   }
 
   static LayerPoint point(const LayerWork& work, const LayerTime& time, std::int64_t size) {
@@ -245,8 +303,10 @@ class Estimate {
   const DeviceSpec& device_;
   const EstimateOptions& options_;
   std::vector<OperationSplit> splits_;
-  int members_;               ///< that have the same weights but for experts
-  bool has_experts_ = false;  ///< in a group
+  int members_;                                ///< that have the same weights but for experts
+  bool has_experts_ = false;                   ///< in a group
+  std::vector<ShardUnit> units_;               ///< of a shard group
+  std::vector<std::vector<LayerTime>> waits_;  ///< by size, layer by layer
   PassRates rates_;
 };
 

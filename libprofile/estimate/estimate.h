@@ -38,6 +38,8 @@ struct EstimateOptions {
   /// Members that divide a mixture's experts: several of these groups together, with samples of their own, or
   /// a part of one. `micro_batch_sizes` are of one; the profile's are of all.
   int expert_degree = 1;
+  /// Groups of all these, with samples of their own, that share what each layer holds.
+  ShardGroup shard_group = {};
   std::optional<double> expert_imbalance = std::nullopt;  ///< in place of the trainer's
   /// Whether they divide norms, dropout and sums by positions.
   bool sequence_parallel = true;
@@ -50,11 +52,13 @@ struct EstimateOptions {
   std::optional<Link> context_link = std::nullopt;
   /// Between members with other experts; by default as `tensor_link`.
   std::optional<Link> expert_link = std::nullopt;
+  /// Each member of a shard group has it while all send; by default as `tensor_link`.
+  std::optional<Link> shard_link = std::nullopt;
 };
 
 /// Throws pp::Error: (usage) for a type that the device has no rates for, sizes that do not rise, layers that
-/// the degrees cannot divide, a group without a link or checkpoints of a model without blocks, (data) for a
-/// model with layers that have no arithmetic.
+/// the degrees cannot divide, experts and shards at once, a group without a link or checkpoints of a model
+/// without blocks, (data) for a model with layers that have no arithmetic.
 Profile estimate_profile(const ModelGraph& model, const DeviceSpec& device, const EstimateOptions& options);
 
 }  // namespace pp::profile

@@ -62,7 +62,8 @@ class Accountant {
         expert_degree_(options.expert_degree),
         experts_(options.experts),
         size_(static_cast<double>(options.micro_batch_size) * options.tensor_degree /
-              group_size(options.tensor_degree, options.context_degree, options.expert_degree)),
+              group_size(options.tensor_degree, options.context_degree, options.expert_degree,
+                         options.shard_degree)),
         others_(options.context_degree - 1),
         degree_(options.tensor_degree),
         residual_(options.sequence_parallel ? 1.0 / options.tensor_degree : 1),
@@ -501,7 +502,7 @@ class Accountant {
     std::vector<TensorType> types;
     for (const Tensor& input : what.inputs) types.push_back(input.type);
     Attributes attributes = what.attributes;
-    if (kind.attention && kernel == AttentionKernel::one_kernel) {
+    if (kind.attention && kernel != AttentionKernel::by_model) {
       for (const AttributeSpec& spec : what.row->attributes)
         if (spec.probability) attributes.find(spec.name)->second = 0.0;
     }

@@ -62,6 +62,8 @@ struct WorkOptions {
   int context_degree = 1;
   /// Members that divide experts between them, with samples of their own beyond the two.
   int expert_degree = 1;
+  /// Groups of all these, with samples of their own.
+  int shard_degree = 1;
   ExpertKernels experts = {};
   /// Whether they divide norms, dropout and sums by positions (Korthikanti et al., sec. 4.2.2).
   bool sequence_parallel = true;

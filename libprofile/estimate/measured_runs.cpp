@@ -15,13 +15,15 @@ namespace pp::profile {
 
 namespace {
 
-constexpr std::array<std::string_view, 22> kColumns{"model",
+constexpr std::array<std::string_view, 24> kColumns{"model",
                                                     "micro_batch",
                                                     "micro_batches",
                                                     "stages",
                                                     "replicas",
                                                     "tensor",
                                                     "context",
+                                                    "shards",
+                                                    "sharding",
                                                     "chunks",
                                                     "sequence_parallel",
                                                     "recompute",
@@ -115,6 +117,16 @@ MeasuredRun run_of(const Row& row, int line) {
   run.replicas = row.count("replicas");
   run.tensor_degree = row.count("tensor");
   run.context_degree = row.count("context");
+  run.shard_group.degree = row.count("shards");
+  if (const std::string sharding = row.text("sharding"); !sharding.empty())
+    run.shard_group.sharding =
+        parse_enum<Sharding>(sharding, "line " + std::to_string(line) + ": sharding", ErrorKind::data);
+  if (run.replicas % run.shard_group.degree != 0)
+    refuse_line(line, "shards " + std::to_string(run.shard_group.degree) + " must divide the " +
+                          std::to_string(run.replicas) + " replicas, of which they are");
+  if (run.shard_group.degree > 1 && run.stages > 1)
+    refuse_line(line, "shards " + std::to_string(run.shard_group.degree) +
+                          " are of runs in one stage, not in " + std::to_string(run.stages));
   run.chunks = row.count("chunks");
   run.node = row.count("node", run.node);
   run.cards = row.count("cards");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libprofile/core/link.h"
+#include "libprofile/core/profile.h"
 #include "libprofile/core/tensor_type.h"
 #include "libprofile/core/units.h"
 
@@ -23,7 +24,8 @@ struct MeasuredRun {
   int stages = 1;
   int replicas = 1;
   int tensor_degree = 1, context_degree = 1;
-  int chunks = 1;  ///< stages of a device, interleaved
+  ShardGroup shard_group = {};  ///< of the replicas
+  int chunks = 1;               ///< stages of a device, interleaved
   /// Nodes of so many devices, each with `cards` network cards; without a card all devices are of one node.
   int node = 8, cards = 1;
   Link card = {};
@@ -41,10 +43,10 @@ struct MeasuredRun {
 };
 
 /// RFC 4180 with a header line: columns model, micro_batch, micro_batches, stages, replicas, tensor, context,
-/// chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, card_bytes_per_s,
-/// card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran in any order; all but model, micro_batch,
-/// micro_batches and step_s may be missing. Empty lines, lines that begin with # and runs that ran out of
-/// memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.
+/// shards, sharding, chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards,
+/// card_bytes_per_s, card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran in any order; all but model,
+/// micro_batch, micro_batches and step_s may be missing. Empty lines, lines that begin with # and runs that ran
+/// out of memory (ran: 0) are skipped. Throws pp::Error (data): line, column, value and what is allowed.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text);
 
 /// Means and median of |predicted / measured - 1| and of predicted / measured - 1.

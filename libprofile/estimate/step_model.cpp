@@ -55,12 +55,19 @@ struct Ways {
     return {.bandwidth = BytesPerSecond(run.cards * run.card.bandwidth.value / run.node),
             .latency = run.card.latency};
   }
+  /// Members of a group of whole nodes get the same bytes, which each node receives once.
+  Link shards() const {
+    return leaves_node(group() * run.shard_group.degree)
+               ? Link{.bandwidth = run.cards * run.card.bandwidth, .latency = run.card.latency}
+               : inside;
+  }
   /// A ring of replicas for each member of a group, all over the node's cards.
   double sum(double bytes, double calls) const {
-    if (run.replicas == 1) return 0;
-    const double ring = 2.0 * (run.replicas - 1), share = ring / run.replicas;
+    const int replicas = run.replicas / run.shard_group.degree;
+    if (replicas == 1) return 0;
+    const double ring = 2.0 * (replicas - 1), share = ring / replicas;
     if (!leaves_node(stage())) return calls * ring * inside.latency.count() + share * occupancy(bytes, inside);
-    const int rings = std::min(group(), run.node);
+    const int rings = std::min(group() * run.shard_group.degree, run.node);
     return calls * ring * run.card.latency.count() + share * between(bytes, rings);
   }
 };
@@ -106,13 +113,20 @@ StepWork step_work(const ModelGraph& graph, const MeasuredRun& run, const Traine
     std::fill(step.in_block.begin() + block.begin, step.in_block.begin() + block.end, true);
   step.stage_parameters.assign(at(run.stages), 0);
   std::size_t operation = 0;
+  std::vector<double> parameters(at(model.layer_count()), 0);
   for (int l = 0; l < model.layer_count(); ++l) {
     if (model.layers[at(l)].weights_layer == l) {
       const std::vector<double> held = member_elements(model, l, splits, operation);
-      step.stage_parameters[at(step.stage_of[at(l)])] += std::accumulate(held.begin(), held.end(), 0.0);
+      parameters[at(l)] = std::accumulate(held.begin(), held.end(), 0.0);
+      step.stage_parameters[at(step.stage_of[at(l)])] += parameters[at(l)];
     }
     operation += std::max<std::size_t>(1, model.layers[at(l)].nodes.size());
     if (step.stage_of[at(l)] == 0) step.message = step.works[at(l)].message;
+  }
+  if (run.shard_group.degree > 1) {
+    const auto size = static_cast<double>(size_of(run.dtype.dtype));
+    for (double& elements : parameters) elements *= size;
+    step.units = shard_units(model, parameters, parameters, sent_of_gradients(trainer, run.dtype.dtype));
   }
   return step;
 }
@@ -126,19 +140,24 @@ Seconds step_time(const StepWork& step, const DeviceSpec& device, const TrainerS
   const std::vector<LayerTime> times =
       layer_times(step.works, {device, rates, rates_of(device, run.dtype), trainer,
                                ways.among(run.tensor_degree), run.tensor_degree, ways.context()});
+  const ShardWays shards{.group = run.shard_group,
+                         .link = ways.shards(),
+                         .again = run.recompute,
+                         .contention = trainer.contention};
+  const std::vector<LayerTime> waits = shard_waits(times, step.units, shards);
   std::vector<double> stages(at(run.stages), 0), backwards(at(run.stages), 0);
   for (std::size_t l = 0; l < times.size(); ++l) {
     const std::size_t stage = at(l < step.stage_of.size() ? step.stage_of[l] : run.stages - 1);
     const double forward = times[l].forward.count();
     const double backward = (run.recompute && step.in_block[l] ? forward : 0) +
                             (times[l].input_gradient + times[l].weight_gradient).count();
-    stages[stage] += forward + backward;
+    stages[stage] += forward + backward + (waits[l].forward + waits[l].input_gradient).count();
     backwards[stage] += backward;
   }
   const double slowest = *std::ranges::max_element(stages);
   const double others = std::accumulate(stages.begin(), stages.end(), 0.0) - slowest;
   const double message = 2 * ways.message(step.message);
-  const double parameters = *std::ranges::max_element(step.stage_parameters);
+  const double parameters = *std::ranges::max_element(step.stage_parameters) / run.shard_group.degree;
   const ParameterBytes each = bytes_of(run, trainer);
   const double summed = parameters * (run.sharded ? (each.gradient + each.weight) / 2 : each.gradient);
   const double calls =

@@ -23,7 +23,7 @@ class Pass {
                                : work.full && full_ != nullptr ? *full_
                                                                : rates_.rates;
       launched_ += work.host.count();
-      added += enqueue(work.kernels, time_of(work, rates_.device, rates, rates_.trainer.traffic).count());
+      added += enqueue(work.kernels, time_of(work, rates_.device, rates, rates_.trainer).count());
     }
     return added;
   }

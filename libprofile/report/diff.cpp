@@ -34,6 +34,7 @@ std::vector<Difference> facts(const Profile& first, const Profile& second) {
           {"tensor degree", text(first.tensor_degree), text(second.tensor_degree)},
           {"context degree", text(first.context_parallel.degree), text(second.context_parallel.degree)},
           {"expert degree", text(first.expert_parallel.degree), text(second.expert_parallel.degree)},
+          {"shard degree", text(first.shard_group.degree), text(second.shard_group.degree)},
           {"device kind", name(a.kind), name(b.kind)},
           {"device name", a.name, b.name},
           {"cores per device", text(a.cores_per_device), text(b.cores_per_device)},

@@ -34,6 +34,10 @@ void check_alike(const Profile& first, const Profile& second) {
                 std::to_string(second.context_parallel.degree), same_way);
   require_equal("expert degree", std::to_string(first.expert_parallel.degree),
                 std::to_string(second.expert_parallel.degree), same_way);
+  require_equal("shard degree", std::to_string(first.shard_group.degree),
+                std::to_string(second.shard_group.degree), same_way);
+  require_equal("sharding", std::string(name_of(first.shard_group.sharding)),
+                std::string(name_of(second.shard_group.sharding)), same_way);
   require_equal("mode", std::string(name_of(first.mode)), std::string(name_of(second.mode)), same_way);
   const auto loss = [](const Profile& profile) { return profile.loss ? "measured" : "not measured"; };
   require_equal("loss", loss(first), loss(second), same_way);

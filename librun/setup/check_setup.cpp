@@ -119,6 +119,12 @@ void check_groups(const plan::Plan& plan) {
     refuse(ErrorKind::usage, "the plan divides experts over " + std::to_string(plan.expert_degree) +
                                  " GPUs, which pp-run does not; plan from a profile without --expert-parallel" +
                                  elsewhere);
+  if (plan.shard_group.degree > 1)
+    refuse(ErrorKind::usage,
+           "the plan shards its weights over " + std::to_string(plan.shard_group.degree) +
+               " GPUs, which pp-run does not; plan from a profile without --shard-degree, with "
+               "--shard optimizer" +
+               elsewhere);
   if (plan.training.products)
     refuse(ErrorKind::usage, "the plan has products in " + std::string(name_of(*plan.training.products)) +
                                  ", which pp-run does not; plan from a profile of another --dtype" + elsewhere);

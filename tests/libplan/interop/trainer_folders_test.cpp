@@ -281,7 +281,7 @@ TEST_CASE("TorchTitan: a whole file, its own names of modules, the order of oper
   CHECK(has(launcher, "-m torchtitan.train --module plan_config --config plan"));
   CHECK(file(out, "README.md").starts_with("# language for TorchTitan 0.3.0 (git checkout v0.3.0)"));
   CHECK(has(file(out, "README.md"), "https://github.com/pytorch/torchtitan/issues/2972"));
-  CHECK(has(file(out, "README.md"), "(FSDP), which is not modelled"));
+  CHECK(has(file(out, "README.md"), "profiles with --shard-degree"));
 }
 
 TEST_CASE("TorchTitan: stages in turns, in a V, and without a pipeline") {

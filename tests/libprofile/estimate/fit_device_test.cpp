@@ -105,7 +105,7 @@ TEST_SUITE("libprofile/estimate/measured_runs") {
   TEST_CASE("a wrong line is refused by number, column and value") {
     CHECK(refused("model,step\n") ==
           "line 1: unknown column \"step\"; use model, micro_batch, micro_batches, stages, replicas, tensor, "
-          "context, "
+          "context, shards, sharding, "
           "chunks, sequence_parallel, recompute, dtype, precision, sharded, trainer, node, cards, "
           "card_bytes_per_s, "
           "card_latency_s, link_bytes_per_s, step_s, peak_bytes, ran");
