@@ -43,7 +43,7 @@ void values(const ValuesOptions& options, const cli::Shell& /*shell*/) {
     } catch (const Error& error) {
       said["error"] = error.what();
     }
-    std::cout << dump_json_compact(said) << std::endl;
+    std::cout << dump_json_compact(said) << '\n' << std::flush;
   }
 }
 
