@@ -48,7 +48,7 @@ enum class InstructionKind {
   hand_out
 };
 
-/// Of messages; evaluation: activations of a forward that no backward follows.
+/// Which way a message goes; evaluation: activations of a forward that no backward follows.
 enum class Direction { activation, gradient, evaluation };
 
 }  // namespace pp::plan

@@ -35,7 +35,8 @@ class OpCosts {
   bool handles_messages() const { return handles_messages_; }
   /// The part of duration() that is no message's; of L and E what copying keeps the device from its work.
   double own_time(int id) const;
-  /// Of all messages that the operation receives from other workers; that it sends to them, added to `sum`.
+  /// Seconds of all messages that the operation receives from other workers; of those that it sends, added to
+  /// `sum`.
   double receive_time(int id) const;
   double send_time(int id, double sum = 0) const;
   /// What L or E copies takes, whoever copies it.

@@ -47,7 +47,7 @@ inline constexpr std::string_view kNotInHelp = "-";  ///< a group
 struct OptionFacts {
   std::string_view group = {};  ///< in the help
   std::string_view value = {};  ///< what the help calls its value; empty: by its type
-  /// Of numbers. `above`: more than `least`; `below`: less than `most`.
+  /// The range of a number. `above`: more than `least`; `below`: less than `most`.
   double least = std::numeric_limits<double>::lowest();
   double most = std::numeric_limits<double>::max();
   bool above = false, below = false;
@@ -60,9 +60,9 @@ struct OptionFacts {
   bool recorded_always = false;       ///< also where it has its default
   std::string_view recorded_as = {};  ///< the name of the setting; empty: the option's, `lr_min` of `--lr-min`
   bool (*recorded_if)(const void* options) = nullptr;
-  /// Of a training: the weight policies that read it, as a sentence lists them.
+  /// The weight policies of a training that read it, as a sentence lists them.
   std::string_view read_by = {};
-  /// Of a training: what all workers find together before an update, because it is given.
+  /// What all workers of a training find together before an update, because it is given.
   std::string_view found_together = {};
 };
 
@@ -211,7 +211,7 @@ template <class Class, class Type>
 struct OwnerOfMember<Type Class::*> {
   using type = Class;
 };
-/// Of `bool (const Owner&)`, `void (Owner&, const std::string&)`.
+/// `Owner` of `bool (const Owner&)`, `void (Owner&, const std::string&)`.
 template <class Function>
 struct OwnerOfFunction;
 template <class Result, class Class, class... More>

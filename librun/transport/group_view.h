@@ -74,12 +74,6 @@ class GroupView {
   std::unique_ptr<Posted> receive(std::size_t from, std::span<std::byte> room, Round round) const {
     return peers_.receive(address(from, tag(from, me_, round)), room);
   }
-  template <class Visit>
-  void for_each_other(Visit&& visit) const {
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (i != me_) visit(i);
-    }
-  }
 
  private:
   int tag(std::size_t from, std::size_t to, Round round) const {

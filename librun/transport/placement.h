@@ -27,8 +27,6 @@ struct Placement {
   int host() const { return host_of.empty() ? 0 : host_of[static_cast<std::size_t>(rank)]; }
   /// Of a host, ascending.
   std::vector<int> ranks_on(int host) const;
-  /// Whether this rank is its host's first one.
-  bool leads_host() const { return ranks_on(host()).front() == rank; }
 };
 
 /// Where a rank is: machines made from one image may have one name.

@@ -96,7 +96,7 @@ class OperationLog {
   void write_loss(LoggedOp& op);
   void write_parts(const LoggedOp& op);
   void close_step();
-  /// Of what was done since the last call, as so many steps.
+  /// Enters what was done since the last call, as so many steps.
   void close_times(double steps);
   void forget_old_events();
 
