@@ -76,14 +76,45 @@ void add_entering(Chain& chain, int position, std::int64_t saved_input, const Gr
   }
 }
 
-void fill_reach(Chain& chain, std::vector<std::int64_t> row) {
+/// The largest of every power of two of neighbours: [level][first].
+std::vector<std::vector<std::int64_t>> maxima(std::vector<std::int64_t> row) {
   const std::size_t size = row.size();
-  chain.reach.push_back(std::move(row));
+  std::vector<std::vector<std::int64_t>> table{std::move(row)};
   for (std::size_t width = 2; width <= size; width *= 2) {
-    const auto& half = chain.reach.back();
+    const auto& half = table.back();
     std::vector<std::int64_t> next(size - width + 1);
     for (std::size_t i = 0; i < next.size(); ++i) next[i] = std::max(half[i], half[i + width / 2]);
-    chain.reach.push_back(std::move(next));
+    table.push_back(std::move(next));
+  }
+  return table;
+}
+
+std::int64_t largest(const std::vector<std::vector<std::int64_t>>& table, int begin, int end) {
+  const auto length = at(end - begin);
+  const auto& row = table[std::bit_width(length) - 1];
+  return std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
+}
+
+/// For a chain that has another order than the model.
+void add_model_order(Chain& chain, std::span<const int> position) {
+  const int layers = chain.size();
+  std::vector<std::int64_t> reach;
+  std::int64_t saved = 0;
+  for (const int p : position) {
+    saved += chain.layers[at(p)].saved;
+    reach.push_back(saved + chain.workspaces[at(p)]);
+  }
+  reach.back() = std::max(reach.back(), saved + chain.loss.saved + chain.workspaces.back());
+  chain.model_reach = maxima(std::move(reach));
+  chain.settled_before.push_back(0);
+  for (int boundary = 1, last = -1; boundary <= layers; ++boundary) {
+    last = std::max(last, chain.order[at(boundary - 1)]);
+    chain.settled_before.push_back(last < boundary ? boundary : chain.settled_before.back());
+  }
+  chain.settled_behind.assign(at(layers + 1), layers);
+  for (int boundary = layers; boundary-- > 0;) {
+    const bool settled = chain.settled_before[at(boundary)] == boundary;
+    chain.settled_behind[at(boundary)] = settled ? boundary : chain.settled_behind[at(boundary + 1)];
   }
 }
 
@@ -115,27 +146,30 @@ std::int64_t CrossingTable::sum(int boundary, int reach) const {
 }
 
 std::int64_t Chain::transient(int begin, int end) const {
-  if (!descents.empty() && descents[at(end) - 1] > descents[at(begin)]) return transient_reordered(begin, end);
-  const auto length = at(end - begin);
-  const auto& row = reach[std::bit_width(length) - 1];
-  const std::int64_t most = std::max(row[at(begin)], row[at(end) - std::bit_floor(length)]);
+  std::int64_t most = 0;
+  if (model_reach.empty() || ascends(begin, end)) {
+    most = largest(reach, begin, end);
+  } else if (const int first = settled_behind[at(begin)], last = settled_before[at(end)]; first > last) {
+    most = most_held(begin, end);
+  } else {
+    most = std::max(most_held(begin, first), most_held(last, end));
+    if (first < last) most = std::max(most, largest(model_reach, first, last));
+  }
   return std::max<std::int64_t>(0, most - upto[at(end)].saved);
 }
 
-std::int64_t Chain::transient_reordered(int begin, int end) const {
-  std::vector<std::pair<int, int>> stage;  // layer and position
-  for (int p = begin; p < end; ++p) stage.emplace_back(order[at(p)], p);
-  std::ranges::sort(stage);
-  std::int64_t saved = 0, most = 0;
-  for (const auto& [layer, p] : stage) {
+std::int64_t Chain::most_held(int begin, int end) const {
+  if (begin == end) return 0;
+  if (ascends(begin, end)) return largest(reach, begin, end);
+  std::vector<std::pair<int, int>> run;  // layer and position
+  for (int p = begin; p < end; ++p) run.emplace_back(order[at(p)], p);
+  std::ranges::sort(run);
+  std::int64_t saved = upto[at(begin)].saved, most = 0;
+  for (const auto& [layer, p] : run) {
     saved += layers[at(p)].saved;
     most = std::max(most, saved + workspaces[at(p)]);
   }
-  if (end == size()) {
-    saved += loss.saved;
-    most = std::max(most, saved + workspaces.back());
-  }
-  return std::max<std::int64_t>(0, most - saved);
+  return end == size() ? std::max(most, saved + loss.saved + workspaces.back()) : most;
 }
 
 LayerSums Chain::total(int begin, int end) const {
@@ -192,7 +226,8 @@ Chain make_chain(const PlanGraph& graph, std::vector<int> order, std::span<const
   for (const Tensor& tensor : tensors_of(graph, chain.order, position, prices)) add_tensor(chain, tensor);
   for (CrossingTable* table : {&chain.incoming, &chain.outgoing, &chain.entering, &chain.keeping})
     table->finish();
-  fill_reach(chain, std::move(reach));
+  chain.reach = maxima(std::move(reach));
+  if (layers > 0 && chain.descents.back() > 0) add_model_order(chain, position);
   return chain;
 }
 

@@ -108,6 +108,11 @@ struct Chain {
   /// Up to each position, those in front of which stands a layer that runs later: a stage runs its layers in
   /// the order of the model.
   std::vector<int> descents;
+  /// Where there are such, `reach` with the layers in the order of the model.
+  std::vector<std::vector<std::int64_t>> model_reach;
+  /// The next settled boundary at or behind each boundary, and the last one at or before it: in front of a
+  /// settled one stand the first layers of the model.
+  std::vector<int> settled_behind, settled_before;
 
   int size() const { return static_cast<int>(upto.size()) - 1; }  ///< N
   const Chain& of_kind(int kind) const { return kinds.empty() ? *this : kinds[at(kind)]; }
@@ -169,7 +174,7 @@ struct Chain {
   }
   /// The peak of a micro-batch's forward and backward above all that the stage saves. While a layer works, only
   /// the layers up to it hold something, so a workspace in the middle hides in what is saved behind it. O(1)
-  /// where the chain has the order of the model, else O(n log n) in the layers of the stage.
+  /// between settled boundaries, else O(n log n) in the layers of the stage outside them.
   std::int64_t transient(int begin, int end) const;
   /// Distinct tensors received from earlier stages, and sent to later ones, each once.
   std::int64_t in_bytes(int begin, int end) const { return incoming.sum(begin, end - begin); }
@@ -180,7 +185,9 @@ struct Chain {
   std::int64_t entering_bytes(int begin, int end) const { return entering.sum(begin, end - begin); }
 
  private:
-  std::int64_t transient_reordered(int begin, int end) const;
+  bool ascends(int begin, int end) const { return descents[at(end) - 1] == descents[at(begin)]; }
+  /// While layers run in the order of the model, with what is saved in front of them.
+  std::int64_t most_held(int begin, int end) const;
   const LayerSums& before(int boundary) const { return upto[at(boundary)]; }
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -92,12 +91,6 @@ Program share_of(const Program& one, int pipelines, int pipeline) {
 }
 
 }  // namespace
-
-std::vector<int> first_workers(std::span<const int> replicas) {
-  std::vector<int> first(replicas.size() + 1, 0);
-  std::partial_sum(replicas.begin(), replicas.end(), first.begin() + 1);
-  return first;
-}
 
 std::vector<std::vector<WorkerId>> replicated_placement(std::span<const int> replicas) {
   std::vector<std::vector<WorkerId>> stages;

@@ -105,19 +105,26 @@ std::string instruction(const ProgramIndex& index, int id, int edge, Instruction
   return text + " of " + to_text(index.ops[at(id)]);
 }
 
+/// The circle that the waits lead into from a worker on; empty: they end at one that waits for none.
+std::vector<int> circle_from(const ProgramIndex& index, std::span<const Wait> waits, int worker) {
+  std::vector<int> way;
+  while (std::ranges::count(way, worker) == 0) {
+    if (waits[at(worker)].other == kNone) return {};
+    way.push_back(worker);
+    worker = index.worker_of[at(waits[at(worker)].other)];
+  }
+  way.erase(way.begin(), std::ranges::find(way, worker));
+  return way;
+}
+
 /// The workers that wait for each other, in a circle: `: worker 0 in receive of B0.0 and worker 1 in ... wait
 /// for each other`. Empty: there is none.
 std::string circle(const ProgramIndex& index, std::span<const int> heads, std::span<const Wait> waits) {
   std::vector<int> way;
-  int worker = 0;
-  while (worker < index.workers() && waits[at(worker)].other == kNone) ++worker;
-  if (worker == index.workers()) return "";
-  while (std::ranges::count(way, worker) == 0) {
-    way.push_back(worker);
-    if (waits[at(worker)].other == kNone) return "";
-    worker = index.worker_of[at(waits[at(worker)].other)];
+  for (int worker = 0; way.empty() && worker < index.workers(); ++worker) {
+    way = circle_from(index, waits, worker);
   }
-  way.erase(way.begin(), std::ranges::find(way, worker));
+  if (way.empty()) return "";
   std::string text;
   for (std::size_t i = 0; i < way.size(); ++i) {
     const int head = heads[at(way[i])];

@@ -189,9 +189,6 @@ int chunks_of(const ScheduleRequest& request);
 /// throws pp::Error (internal).
 std::vector<int> windows(WindowRule rule, std::span<const int> replicas);
 
-/// First worker of each stage, and one past the last at the end: [0, r_0, r_0 + r_1, ...].
-std::vector<int> first_workers(std::span<const int> replicas);
-
 /// The workers of each stage, numbered as ScheduleRequest::replicas says: what ProgramSet::stage_workers needs.
 std::vector<std::vector<WorkerId>> replicated_placement(std::span<const int> replicas);
 

@@ -2,7 +2,9 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "libplan/cost/chain_cost.h"
 #include "libplan/cost/priced_model.h"
@@ -75,6 +77,52 @@ TEST_CASE("a workspace hides in what the layers behind it save") {
   CHECK(chain.transient(1, 3) == 1);
   CHECK(chain.transient(3, 4) == 9);
   CHECK(chain.transient(0, 1) == 5);
+}
+
+TEST_CASE("whatever the order of the chain, a stage runs its layers in the order of the model") {
+  // Three times: a layer, two branches of three, a layer that joins them.
+  std::mt19937 random(7);
+  test::ProfileSpec spec;
+  for (int first = 0; first < 24; first += 8) {
+    if (first > 0) spec.edges.emplace_back(first - 1, first);
+    for (const int branch : {1, 2}) {
+      spec.edges.emplace_back(first, first + branch);
+      for (const int from : {branch, branch + 2}) spec.edges.emplace_back(first + from, first + from + 2);
+      spec.edges.emplace_back(first + branch + 4, first + 7);
+    }
+  }
+  std::uniform_int_distribution<std::int64_t> bytes(0, 9);
+  for (int layer = 0; layer < 24; ++layer)
+    spec.layers.push_back({1, 2, 10, 1, bytes(random), 0, 3 * bytes(random)});
+  const Profile profile = test::make_profile(spec);
+  bool other_order = false;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int> order, ready{0}, awaited(24, 0);
+    for (const auto& [from, to] : spec.edges) ++awaited[at(to)];
+    while (!ready.empty()) {
+      const auto next = ready.begin() + static_cast<int>(random() % ready.size());
+      order.push_back(*next);
+      ready.erase(next);
+      for (const auto& [from, to] : spec.edges) {
+        if (from == order.back() && --awaited[at(to)] == 0) ready.push_back(to);
+      }
+    }
+    const Chain chain = chain_of(profile, order);
+    for (int begin = 0; begin < 24; ++begin) {
+      for (int end = begin + 1; end <= 24; ++end) {
+        std::vector<int> stage(order.begin() + begin, order.begin() + end);
+        other_order |= !std::ranges::is_sorted(stage);
+        std::ranges::sort(stage);
+        std::int64_t saved = 0, most = 0;
+        for (const int layer : stage) {
+          saved += spec.layers[at(layer)].saved;
+          most = std::max(most, saved + spec.layers[at(layer)].workspace);
+        }
+        REQUIRE(chain.transient(begin, end) == most - saved);
+      }
+    }
+  }
+  CHECK(other_order);
 }
 
 TEST_CASE("messages between workers: a buffer at either end of each, nothing among CPU devices of one node") {

@@ -175,6 +175,20 @@ TEST_SUITE("libplan/simulate/simulate") {
           "plan: deadlock after 5 of 7 operations\n"
           "  worker 0: next reduce of AR0 needs an all-reduce that another worker does not list\n"
           "  worker 1: finished");
+    // Worker 0 is in no circle; two others are.
+    CHECK(error_of([] {
+            simulate(
+                equal_stages(written({"F0.0 B0.0 AR0 U0", "F0.1 B0.1 U0", "F1.0 F2.0 B2.0 B1.0 AR1 AR2 U1 U2",
+                                      "F1.1 F2.1 B2.1 B1.1 AR2 AR1 U1 U2"},
+                                     {{0, 1}, {2, 3}, {2, 3}}, 2)));
+          }) ==
+          "plan: deadlock after 13 of 23 operations: worker 2 in reduce of AR1 and worker 3 in reduce of AR2 "
+          "wait "
+          "for each other\n"
+          "  worker 0: next reduce of AR0 needs an all-reduce that another worker does not list\n"
+          "  worker 1: finished\n"
+          "  worker 2: next reduce of AR1 needs reduce of AR1 (worker 3)\n"
+          "  worker 3: next reduce of AR2 needs reduce of AR2 (worker 2)");
   }
 
   TEST_CASE("inputs that do not fit the programs are refused") {
