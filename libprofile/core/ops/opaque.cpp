@@ -22,6 +22,7 @@ std::vector<OpRow> opaque_ops() {
        .flops = "0",
        .min_inputs = 0,
        .max_inputs = kMany,
+       .input = kAny,
        .attributes = {integer_attribute("output_bytes", 0, 0, kMaxBytes, "bytes of the output per sample")},
        .runnable = false,
        .work = {.kind = OpWork::Kind::unknown},

@@ -52,13 +52,10 @@ void refuse_input(std::size_t position, const TensorType& found, const std::stri
                                    ", but needs " + meaning);
 }
 
-void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
-                  const std::string& meaning) {
-  if (inputs[position].shape.size() != rank) refuse_input(position, inputs[position], meaning);
-}
-
-void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning) {
-  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, " + meaning);
+void require_dimensions(std::span<const TensorType> inputs, std::size_t position, const OpInput& needed) {
+  const std::size_t dimensions = inputs[position].shape.size();
+  if (dimensions < needed.least || dimensions > needed.most)
+    refuse_input(position, inputs[position], std::string(needed.meaning));
 }
 
 void require_floating(std::span<const TensorType> inputs) {
