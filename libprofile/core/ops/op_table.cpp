@@ -22,8 +22,7 @@ std::vector<OpRow> all_ops() {
   for (std::vector<OpRow> group :
        {detail::attention_ops(), detail::convolution_ops(), detail::dropout_ops(), detail::elementwise_ops(),
         detail::embedding_ops(), detail::expert_ops(), detail::grouped_query_attention_ops(),
-        detail::linear_ops(), detail::normalisation_ops(), detail::opaque_ops(), detail::recurrent_ops(),
-        detail::shape_ops()}) {
+        detail::linear_ops(), detail::normalisation_ops(), detail::recurrent_ops(), detail::shape_ops()}) {
     rows.insert(rows.end(), std::make_move_iterator(group.begin()), std::make_move_iterator(group.end()));
   }
   return sorted(std::move(rows));

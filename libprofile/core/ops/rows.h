@@ -74,7 +74,7 @@ std::int64_t positions(std::int64_t size, const Window& window);
 
 /// The groups of rows, each the file of its name; op_table() joins and sorts them.
 std::vector<OpRow> attention_ops(), convolution_ops(), dropout_ops(), elementwise_ops(), embedding_ops(),
-    expert_ops(), grouped_query_attention_ops(), linear_ops(), normalisation_ops(), opaque_ops(),
-    recurrent_ops(), shape_ops(), losses();
+    expert_ops(), grouped_query_attention_ops(), linear_ops(), normalisation_ops(), recurrent_ops(),
+    shape_ops(), losses();
 
 }  // namespace pp::detail

@@ -1,4 +1,5 @@
-// Rows that only move elements. Dimensions are counted without the batch.
+// Rows that only move elements, dimensions counted without the batch; and that of a layer of another planner's
+// graph, which has edges and sizes only.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -102,9 +103,14 @@ OpResult infer_pad(const Attributes& attributes, std::span<const TensorType> inp
   return {{std::move(output)}, {}, {}, {}};
 }
 
+OpResult infer_opaque(const Attributes& attributes, std::span<const TensorType>) {
+  return {{{{integer(attributes, "output_bytes")}, DType::uint8}}, {}, {}, {}};
+}
+
 }  // namespace
 
 std::vector<OpRow> shape_ops() {
+  constexpr double kMaxBytes = 1LL << 40;
   constexpr int kMany = std::numeric_limits<int>::max();
   return {
       {.name = "flatten",
@@ -173,6 +179,17 @@ std::vector<OpRow> shape_ops() {
                       integer_attribute("before", 0, -kMaxSize, kMaxSize, "elements added in front"),
                       integer_attribute("after", 0, -kMaxSize, kMaxSize, "elements added behind")},
        .infer = infer_pad},
+      {.name = kOpaqueOp,
+       .summary = "a layer of another planner's graph, not runnable",
+       .shapes = "any number -> output_bytes bytes; a layer of another planner's graph, never runnable",
+       .flops = "0",
+       .min_inputs = 0,
+       .max_inputs = kMany,
+       .input = kAny,
+       .attributes = {integer_attribute("output_bytes", 0, 0, kMaxBytes, "bytes of the output per sample")},
+       .runnable = false,
+       .work = {.kind = OpWork::Kind::unknown},
+       .infer = infer_opaque},
   };
 }
 
