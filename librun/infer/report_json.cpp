@@ -51,6 +51,7 @@ constexpr Object kInference{
     key<&InferReport::workers>("workers", kInferWorker),
     key<&InferReport::op_times>("forwards", kForward),
     optional<&InferReport::tokens>("tokens"),
+    optional<&InferReport::passes_per_s>("passes_per_s"),
 };
 
 }  // namespace
