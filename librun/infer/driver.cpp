@@ -49,7 +49,6 @@ void InferDriver::add_to(InferReport& report) const {
   report.elapsed = end_ - begin_;
   if (report.elapsed.count() > 0)
     report.per_s = static_cast<double>(job_.inference->done()) / report.elapsed.count();
-  if (report.elapsed.count() > 0) report.passes_per_s = static_cast<double>(done_) / report.elapsed.count();
   report.latency = {latencies_.median(), latencies_.quantile(0.95), longest_};
 }
 

@@ -44,7 +44,6 @@ struct InferReport {
   std::int64_t passes = 0;
   Seconds elapsed{};  ///< from the first forward to the end of the last one
   double per_s = 0;   ///< samples, or tokens
-  std::optional<double> passes_per_s = {};
   Latency latency;
   std::vector<InferWorker> workers;
   std::vector<OpTime> op_times;  ///< of forwards; predicted where a pass is a micro-batch of the plan

@@ -51,7 +51,6 @@ constexpr Object kInference{
     key<&InferReport::workers>("workers", kInferWorker),
     key<&InferReport::op_times>("forwards", kForward),
     optional<&InferReport::tokens>("tokens"),
-    optional<&InferReport::passes_per_s>("passes_per_s"),
 };
 
 }  // namespace
