@@ -73,7 +73,7 @@ def test_of(name):
         example, _, word = REFUSED[name]
         return lambda self: self.refused(name, example, word)
     if name in LOSSES:
-        return lambda self: self.judges(name, "x=float32:6", f"target={LOSSES[name][0]}")
+        return lambda self: self.judges(name, "x=float32:6", f"labels={LOSSES[name][0]}")
     return lambda self: self.trains(name, "--example", ACCEPTED[name][0], "--loss", "mse")
 
 

@@ -9,30 +9,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
+from import_runs_test import Labelled, One
+
 torch.manual_seed(0)
 VECTOR, SEQUENCE, LINE, IMAGE, VOLUME = "float32:6", "float32:5x6", "float32:4x8", "float32:4x8x8", "float32:4x4x4x4"
 TOKENS = "int64:5:0..10"
-
-
-class Made(nn.Module):
-    """`forward(x)` is a function of the module and x; keyword arguments are its parts, plain tensors buffers."""
-
-    def __init__(self, function, **parts):
-        super().__init__()
-        self.function = function
-        for name, part in parts.items():
-            if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
-                self.register_buffer(name, part)
-            else:
-                setattr(self, name, part)
-
-    def forward(self, x):
-        return self.function(self, x)
-
-
-class Judged(Made):
-    def forward(self, x, target):
-        return self.function(self, x, target)
 
 
 def behind(first):
@@ -40,7 +21,7 @@ def behind(first):
     def made(layer):
         if isinstance(layer, nn.Module):
             return nn.Sequential(first(), layer)
-        return Made(lambda m, x: layer(m.first(x)), first=first())
+        return One(lambda m, x: layer(m.first(x)), first=first())
     return made
 
 
@@ -52,7 +33,7 @@ tokens = behind(lambda: nn.Embedding(11, 6))
 
 
 def judged(loss):
-    return Judged(lambda m, x, target: loss(m.net(x), target), net=nn.Linear(6, 4))
+    return Labelled(lambda m, x, target: loss(m.net(x), target), net=nn.Linear(6, 4))
 
 
 class Residual(nn.Module):
@@ -140,9 +121,9 @@ ACCEPTED = {
         "RMSNorm": nn.RMSNorm(6, eps=1e-5), "RMSNorm without eps": nn.RMSNorm(6), "BatchNorm1d": nn.BatchNorm1d(6),
         "GroupNorm of vectors": nn.GroupNorm(2, 6), "Unflatten": nn.Unflatten(1, (2, 3)),
         "weight_norm": parametrizations.weight_norm(nn.Linear(6, 3)), "orthogonal": parametrizations.orthogonal(nn.Linear(6, 6)),
-        "LSTMCell": Made(lambda m, x: m.cell(x)[0], cell=nn.LSTMCell(6, 4)), "GRUCell": nn.GRUCell(6, 4),
+        "LSTMCell": One(lambda m, x: m.cell(x)[0], cell=nn.LSTMCell(6, 4)), "GRUCell": nn.GRUCell(6, 4),
         "RNNCell": nn.RNNCell(6, 4, nonlinearity="relu"),
-        "Bilinear": Made(lambda m, x: m.both(x, x.tanh()), both=nn.Bilinear(6, 6, 3)),
+        "Bilinear": One(lambda m, x: m.both(x, x.tanh()), both=nn.Bilinear(6, 6, 3)),
         "CosineSimilarity": lambda x: nn.CosineSimilarity()(x, x.sin())[:, None],
         "PairwiseDistance": lambda x: nn.PairwiseDistance()(x, x.sin())[:, None],
         "normalize": F.normalize, "clamp": lambda x: x.clamp(-0.5, 0.5), "pow": lambda x: x.pow(3), "exp": torch.exp,
@@ -157,43 +138,43 @@ ACCEPTED = {
         "reshape to rows": lambda x: (x.reshape(-1, 3) * 2).reshape(-1, 6)}),
     **table(SEQUENCE, sequence, {
         "Softmax of positions": nn.Softmax(1), "LayerNorm of two dimensions": nn.LayerNorm([5, 6]),
-        "Flatten": nn.Flatten(), "RNN": Made(lambda m, x: m.body(x)[0], body=nn.RNN(6, 4, batch_first=True)),
-        "RNN of relu, both ways": Made(lambda m, x: m.body(x)[0], body=nn.RNN(
+        "Flatten": nn.Flatten(), "RNN": One(lambda m, x: m.body(x)[0], body=nn.RNN(6, 4, batch_first=True)),
+        "RNN of relu, both ways": One(lambda m, x: m.body(x)[0], body=nn.RNN(
             6, 4, nonlinearity="relu", bidirectional=True, batch_first=True)),
-        "LSTM": Made(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, batch_first=True)),
-        "LSTM of two layers, both ways": Made(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, 2, bidirectional=True, batch_first=True)),
-        "LSTM with projection": Made(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, proj_size=2, batch_first=True)),
-        "GRU": Made(lambda m, x: m.body(x)[0], body=nn.GRU(6, 4, batch_first=True)),
-        "MultiheadAttention": Made(lambda m, x: m.body(x, x, x, need_weights=False)[0], body=nn.MultiheadAttention(
+        "LSTM": One(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, batch_first=True)),
+        "LSTM of two layers, both ways": One(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, 2, bidirectional=True, batch_first=True)),
+        "LSTM with projection": One(lambda m, x: m.body(x)[0], body=nn.LSTM(6, 4, proj_size=2, batch_first=True)),
+        "GRU": One(lambda m, x: m.body(x)[0], body=nn.GRU(6, 4, batch_first=True)),
+        "MultiheadAttention": One(lambda m, x: m.body(x, x, x, need_weights=False)[0], body=nn.MultiheadAttention(
             6, 2, batch_first=True)),
-        "MultiheadAttention with weights": Made(lambda m, x: m.body(x, x, x)[0], body=nn.MultiheadAttention(6, 2, batch_first=True)),
+        "MultiheadAttention with weights": One(lambda m, x: m.body(x, x, x)[0], body=nn.MultiheadAttention(6, 2, batch_first=True)),
         "TransformerEncoderLayer": nn.TransformerEncoderLayer(6, 2, 8, batch_first=True),
         "TransformerEncoderLayer, norms first, gelu": nn.TransformerEncoderLayer(6, 2, 8, 0.0, "gelu", batch_first=True,
                                                                                  norm_first=True),
         "TransformerEncoder": nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), 2,
                                                     enable_nested_tensor=False),
-        "TransformerDecoderLayer": Made(lambda m, x: m.body(x, x.tanh()), body=nn.TransformerDecoderLayer(6, 2, 8, batch_first=True)),
-        "Transformer": Made(lambda m, x: m.body(x, x.tanh()), body=nn.Transformer(6, 2, 1, 1, 8, batch_first=True)),
+        "TransformerDecoderLayer": One(lambda m, x: m.body(x, x.tanh()), body=nn.TransformerDecoderLayer(6, 2, 8, batch_first=True)),
+        "Transformer": One(lambda m, x: m.body(x, x.tanh()), body=nn.Transformer(6, 2, 1, 1, 8, batch_first=True)),
         "a GPT block": Block(6, True), "a ViT block": Block(6, False), "rotary positions": rotated,
-        "a learned table of positions": Made(lambda m, x: x + m.table, table=nn.Parameter(torch.randn(5, 6))),
-        "a class token": Made(lambda m, x: torch.cat([m.token.expand(x.shape[0], -1, -1), x], 1)[:, 0],
+        "a learned table of positions": One(lambda m, x: x + m.table, table=nn.Parameter(torch.randn(5, 6))),
+        "a class token": One(lambda m, x: torch.cat([m.token.expand(x.shape[0], -1, -1), x], 1)[:, 0],
                               token=nn.Parameter(torch.randn(1, 1, 6))),
-        "MLP-Mixer": Made(lambda m, x: x + m.mix(x.transpose(1, 2)).transpose(1, 2), mix=nn.Linear(5, 5)),
+        "MLP-Mixer": One(lambda m, x: x + m.mix(x.transpose(1, 2)).transpose(1, 2), mix=nn.Linear(5, 5)),
         "attention with a mask": lambda x: F.scaled_dot_product_attention(x, x, x, torch.ones(5, 5, dtype=torch.bool).tril()),
         "a band of scores": lambda x: torch.softmax(x @ x.transpose(1, 2) / math.sqrt(6), -1).tril() @ x,
         "batch second": lambda x: x.transpose(0, 1).relu().transpose(0, 1), "mean of positions": lambda x: x.mean(1),
-        "depthwise along positions": Made(lambda m, x: m.conv(x.transpose(1, 2)).transpose(1, 2),
+        "depthwise along positions": One(lambda m, x: m.conv(x.transpose(1, 2)).transpose(1, 2),
                                           conv=nn.Conv1d(6, 6, 3, padding=1, groups=6))}),
     **table(TOKENS, tokens, {
         "Embedding": nn.Linear(6, 3), "mean of embeddings": lambda x: x.mean(1)}),
     **{f"EmbeddingBag, {mode}": (TOKENS, nn.Sequential(nn.EmbeddingBag(11, 6, mode=mode), nn.Linear(6, 3)))
        for mode in ("mean", "max")},
     "Embedding with padding": (TOKENS, nn.Sequential(nn.Embedding(11, 6, padding_idx=0), nn.Linear(6, 3))),
-    "tied embedding": (TOKENS, Made(lambda m, x: F.linear(m.body(m.embed(x)), m.embed.weight), embed=nn.Embedding(11, 6),
+    "tied embedding": (TOKENS, One(lambda m, x: F.linear(m.body(m.embed(x)), m.embed.weight), embed=nn.Embedding(11, 6),
                                     body=nn.Linear(6, 6))),
-    "a table's rows": (TOKENS, Made(lambda m, x: m.table[x] * m.other[x], table=nn.Parameter(torch.randn(11, 4)),
+    "a table's rows": (TOKENS, One(lambda m, x: m.table[x] * m.other[x], table=nn.Parameter(torch.randn(11, 4)),
                                     other=torch.randn(11, 4))),
-    "one_hot": (TOKENS, Made(lambda m, x: m.net(F.one_hot(x, 11).float()), net=nn.Linear(11, 4))),
+    "one_hot": (TOKENS, One(lambda m, x: m.net(F.one_hot(x, 11).float()), net=nn.Linear(11, 4))),
     **table(LINE, line, {
         "Conv1d": nn.Conv1d(4, 6, 3, 2, dilation=2, groups=2), "Conv1d, same": nn.Conv1d(4, 6, 3, padding="same"),
         "ConvTranspose1d": nn.ConvTranspose1d(4, 6, 3, 2, 1, 1), "BatchNorm1d of channels": nn.BatchNorm1d(4),
@@ -227,9 +208,9 @@ ACCEPTED = {
         "grid_sample": lambda x: F.grid_sample(x, F.affine_grid(torch.eye(2, 3)[None].expand(x.shape[0], -1, -1), [x.shape[0], 4, 5, 5],
                                                                 False), align_corners=False),
         "a residual block": Residual(4), "squeeze and excitation": Excited(4), "U-Net": UNet(),
-        "channels last": Made(lambda m, x: m.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), norm=nn.LayerNorm(4)),
-        "patches": Made(lambda m, x: m.conv(x).flatten(2).transpose(1, 2), conv=nn.Conv2d(4, 6, 4, 4)),
-        "global mean": lambda x: x.mean((2, 3)), "a layer's scale": Made(lambda m, x: x * m.gamma[:, None, None],
+        "channels last": One(lambda m, x: m.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), norm=nn.LayerNorm(4)),
+        "patches": One(lambda m, x: m.conv(x).flatten(2).transpose(1, 2), conv=nn.Conv2d(4, 6, 4, 4)),
+        "global mean": lambda x: x.mean((2, 3)), "a layer's scale": One(lambda m, x: x * m.gamma[:, None, None],
                                                                           gamma=nn.Parameter(torch.full((4,), 0.1)))}),
     **table(VOLUME, volume, {
         "Conv3d": nn.Conv3d(4, 6, 3), "ConvTranspose3d": nn.ConvTranspose3d(4, 2, 2, 2), "BatchNorm3d": nn.BatchNorm3d(4),
@@ -297,17 +278,17 @@ REFUSED = {
     "spectral_norm": (VECTOR, parametrizations.spectral_norm(nn.Linear(6, 3)), "weight"),
     "Embedding with a largest norm": (TOKENS, nn.Sequential(nn.Embedding(11, 6, max_norm=1.0), nn.Linear(6, 3)), "embedding"),
     "a lazy layer": (VECTOR, nn.LazyLinear(3), "lazy"), "half a precision": (VECTOR, nn.Linear(6, 3).half(), "float16"),
-    "complex numbers": (VECTOR, Made(lambda m, x: m.net(x).abs(), net=nn.Linear(6, 3, dtype=torch.complex64)), "complex"),
+    "complex numbers": (VECTOR, One(lambda m, x: m.net(x).abs(), net=nn.Linear(6, 3, dtype=torch.complex64)), "complex"),
     "a mean over samples": (VECTOR, vector(lambda x: x - x.mean(0)), "samples"),
     "a softmax over samples": (VECTOR, vector(nn.Softmax(0)), "layer 1 mixes the samples"),
     "a branch by value": (VECTOR, vector(lambda x: x if x.sum() > 0 else -x), "value"),
     "a shape by value": (VECTOR, vector(lambda x: x[x > 0]), "value"), "numbers of Python": (VECTOR, vector(lambda x: x * x.max().item()),
                                                                                            "item"),
     "positions by value": (VECTOR, vector(lambda x: x.nonzero().float()), "value"),
-    "a counter": (VECTOR, Made(counting, net=nn.Linear(6, 3), steps=torch.zeros(())), "steps"),
-    "inputs that change": (VECTOR, Made(lambda m, x: m.net(x.add_(1)), net=nn.Linear(6, 3)), "x"),
+    "a counter": (VECTOR, One(counting, net=nn.Linear(6, 3), steps=torch.zeros(())), "steps"),
+    "inputs that change": (VECTOR, One(lambda m, x: m.net(x.add_(1)), net=nn.Linear(6, 3)), "x"),
     "a hook": (VECTOR, hooked(), "hook"), "a backward of its own": (VECTOR, vector(Doubled.apply), "autograd.Function"),
-    "no sample": (VECTOR, Made(lambda m, x: m.net.weight.sum() * torch.ones(3), net=nn.Linear(6, 3)), "no batch"),
+    "no sample": (VECTOR, One(lambda m, x: m.net.weight.sum() * torch.ones(3), net=nn.Linear(6, 3)), "no batch"),
     "numpy": (VECTOR, vector(lambda x: torch.from_numpy(x.detach().numpy()) * 2), "numpy"),
     "an error of its own": (VECTOR, vector(lambda x: x @ torch.ones(7, 2)), "shape"),
     "an output that is no tensor": (VECTOR, vector(lambda x: {"sum": 3}), "tensor"),
