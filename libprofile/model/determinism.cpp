@@ -108,10 +108,12 @@ bool pads_with_values(const AtenCall& call) {
 
 }  // namespace
 
+bool is_nondeterministic(std::string_view name) { return std::ranges::find(kNames, name) != kNames.end(); }
+
 bool is_nondeterministic(const AtenCall& call) {
   const auto is_floating = [](const RowTensor& output) { return pp::is_floating(output.type.dtype); };
   if (std::ranges::none_of(call.outputs, is_floating)) return false;
-  return std::ranges::find(kNames, base_name(call.target)) != kNames.end() || pads_with_values(call);
+  return is_nondeterministic(base_name(call.target)) || pads_with_values(call);
 }
 
 }  // namespace pp::model::aten

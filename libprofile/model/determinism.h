@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 
 #include "libprofile/core/model/aten_call.h"
 
@@ -32,5 +33,7 @@ namespace pp::model::aten {
 /// By the list of torch.use_deterministic_algorithms (PyTorch 2.11), and what is computed like those. Calls
 /// that make no floating tensor are left out: sums of whole numbers do not depend on their order.
 bool is_nondeterministic(const AtenCall& call);
+/// The same of a function by its name, `adaptive_avg_pool2d`, whatever it makes.
+bool is_nondeterministic(std::string_view name);
 
 }  // namespace pp::model::aten

@@ -116,7 +116,6 @@ struct BoundLayer {
 BoundLayer bind_layer(std::string_view op, const Attributes& attributes);
 /// Of any op. Throws pp::Error (data) also for a node of a graph and for a call that LibTorch does not take.
 BoundLayer bind_layer(const ResolvedModel& model, int layer);
-std::vector<std::string_view> runnable_ops();
 
 /// The mean loss of a micro-batch, a scalar, as a layer with the inputs prediction and target. Throws
 /// pp::Error (internal) when there is none of this name.

@@ -45,6 +45,9 @@ class CallWriter:
                              ("constants", [entry for _, entry in self.constants])):
             if entries:
                 call[key] = entries
+        if empty := [k for k, kind in enumerate(self.step.outputs) if 0 in kind.shape]:
+            raise Refused(f"{self.step.place()}: its output {empty[0]} has no elements, which a model cannot express; use "
+                          "another operation, such as an embedding and a sum in place of an EmbeddingBag of mode sum")
         call["outputs"] = [output_record(kind) for kind in self.step.outputs]
         call["flops"] = flops(self.step, self.sizes)
         if self.step.precise:

@@ -11,7 +11,7 @@ from . import rehearsal
 from .export import PREFIX, Choice, export, wrap
 from .factory import SAMPLES, Example
 from .graph import DTYPES, Buffer, Constant, Parameter, Step, TensorType, Value, join, replaced, target_name
-from .grouping import Grouping, key_of, without_data
+from .grouping import Grouping, copied_steps, key_of, without_data
 from .layers import ModelWriter
 from .precision import precise_steps
 from .refused import Refused
@@ -146,8 +146,8 @@ class Writing:
             raise Refused("--loss module: a layer with parameters reads the target; the loss has no parameters of its "
                           "own")
         constant = lambda leaf: Constant(self.graph.tensors[leaf.name]) if isinstance(leaf, Buffer) else leaf
-        loss = [dataclasses.replace(step, arguments=replaced(step.arguments, constant)) for step in loss]
         names = {step.name for step in loss}
+        loss = [dataclasses.replace(step, arguments=replaced(step.arguments, constant)) for step in self.with_copies(loss)]
         return [step for step in self.graph.steps if step.name not in names], loss
 
     def with_reductions(self, loss: list[Step]) -> list[Step]:
@@ -162,6 +162,16 @@ class Writing:
                 read_by_layers |= {value.producer for value in step.inputs}
         return [step for step in self.graph.steps if step.name in taken]
 
+    def with_copies(self, loss: list[Step]) -> list[Step]:
+        """Also what every reader has a copy of."""
+        copied = copied_steps(self.graph.steps, self.graph.types, set(self.graph.inputs))
+        taken, read = {step.name for step in loss}, {value.producer for step in loss for value in step.inputs}
+        for step in reversed(self.graph.steps):
+            if step.name in copied & read:
+                taken.add(step.name)
+                read |= {value.producer for value in step.inputs}
+        return [step for step in self.graph.steps if step.name in taken]
+
     def refuse_without_samples(self, name: str, steps: list[Step]) -> None:
         if name in without_data(steps, set(self.graph.inputs)):
             raise Refused(f"--loss module: the loss reads {name}, which depends on parameters alone; leave it out of the "
@@ -173,7 +183,7 @@ class Writing:
         """What the layers must hand out: the module's outputs, or what its loss reads."""
         if self.loss == "module":
             read = [value for step in loss_steps for value in step.inputs]
-            own = {step.name for step in steps}
+            own = {step.name for step in steps} - {step.name for step in loss_steps}
             for value in read:
                 if value.producer in own and not self.graph.types[value].rows:
                     self.refuse_without_samples(value.producer, steps)

@@ -62,12 +62,12 @@ class Context:
             if full != name and not full.endswith("." + name):
                 return None
             scopes.add(full[:-len(name)])
-        return found if len(scopes) == 1 else None
+        return found if len(scopes) == 1 or not given else None
 
 
 def name_step(step: Step, context: Context) -> Step:
     """The step as a named operation, or as it is. These compute in the type of the run."""
-    make = MAKERS.get(step.target) if step.op == "aten" and not step.precise else None
+    make = MAKERS.get(step.target, by_card) if step.op == "aten" and not step.precise else None
     named = make(step.arguments, step, context) if make else None
     return step if named is None else named_step(step, named)
 
@@ -76,6 +76,36 @@ def named_step(step: Step, named: Named) -> Step:
     outputs = step.outputs[:1] if named.op == "lstm" else step.outputs
     return Step(step.name, step.path, named.op, outputs, inputs=named.inputs, attributes=named.attributes,
                 weights=named.weights, group=step.group)
+
+
+def by_card(given: dict[str, Any], step: Step, context: Context) -> Named | None:
+    """An operation whose card names this function: arguments are inputs, weights and attributes of their names."""
+    card = operations.of_function(str(step.target))
+    if card is None:
+        return None
+    known = {attribute["name"]: attribute["type"] for attribute in card["attributes"]}
+    inputs, tensors, attributes = [], {}, {}
+    for argument in step.target._schema.arguments:
+        value = given.get(argument.name, argument.default_value)
+        if isinstance(value, Value):
+            inputs.append(value)
+        elif "Tensor" in str(argument.type):
+            tensors[argument.name] = value
+        elif argument.name in known and value != []:
+            convert = {"integer": square, "number": float}.get(known[argument.name])
+            attributes[argument.name] = convert(value) if convert else value
+        elif not usual(value, argument.default_value) and argument.name != "cudnn_enabled":  # which changes no value
+            return None
+    weights, (least, most) = context.weights(**tensors), card["dimensions"]
+    fits = all(context.floating(value) and least <= len(context.types[value].shape) <= most for value in inputs)
+    if weights is None or len(weights) < len(tensors) or None in attributes.values() or not fits:
+        return None
+    return ours(card["name"], inputs, weights, **attributes)
+
+
+def usual(value: Any, default: Any) -> bool:
+    """[1, 1] is [1]."""
+    return value == default or isinstance(value, list) and isinstance(default, list) and square(value) == square(default)
 
 
 def pair(value: Any) -> tuple[int, int] | None:
@@ -161,11 +191,6 @@ def unary(op: str, **attributes: Any) -> Callable[..., Named | None]:
 def hardtanh(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     bounds = (given.get("min_val", -1), given.get("max_val", 1))
     return unary("relu6")(given, step, context) if bounds == (0, 6) else None
-
-
-def leaky_relu(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    slope = float(given.get("negative_slope", 0.01))
-    return unary("leaky_relu", negative_slope=slope)(given, step, context) if 0 <= slope <= 1 else None
 
 
 def gelu(given: dict[str, Any], step: Step, context: Context) -> Named | None:
@@ -295,13 +320,6 @@ def attention(given: dict[str, Any], step: Step, context: Context) -> Named | No
                 causal=given.get("is_causal", False), dropout=dropout)
 
 
-def group_norm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    weights = context.weights(weight=given.get("weight"), bias=given.get("bias"))
-    if not weights or len(weights) != 2 or not context.floating(given["input"]):
-        return None
-    return ours("group_norm", given["input"], weights, num_groups=given["num_groups"], eps=given.get("eps", 1e-5))
-
-
 def conv1d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     weight, bias = given["weight"], given.get("bias")
     weights = context.weights(weight=weight, bias=bias)
@@ -336,36 +354,6 @@ def mean(given: dict[str, Any], step: Step, context: Context) -> Named | None:
     return ours("mean", given["self"], dim=dim - 1) if dim else None
 
 
-def window(given: dict[str, Any]) -> dict[str, Any] | None:
-    kernel, padding = square(given["kernel_size"]), square(given.get("padding", 0))
-    stride = square(given["stride"]) if given.get("stride") else kernel
-    if None in (kernel, padding, stride):
-        return None
-    ceil_mode = bool(given.get("ceil_mode", False))
-    return {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
-
-
-def max_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    attributes = window(given)
-    if not attributes or square(given.get("dilation", 1)) != 1 or not context.floating(given["self"], 3):
-        return None
-    return ours("max_pool2d", given["self"], **attributes)
-
-
-def avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    attributes = window(given)
-    if not attributes or given.get("divisor_override") is not None or not context.floating(given["self"], 3):
-        return None
-    return ours("avg_pool2d", given["self"], **attributes, count_include_pad=bool(given.get("count_include_pad", True)))
-
-
-def adaptive_avg_pool2d(given: dict[str, Any], step: Step, context: Context) -> Named | None:
-    side = square(given["output_size"])
-    if side is None or not context.floating(given["self"], 3):
-        return None
-    return ours("adaptive_avg_pool2d", given["self"], output_size=side)
-
-
 def lstm_weights(kind: dict[str, Any]) -> list[str]:
     return [f"{part}_l{layer}{suffix}" for layer in range(kind["num_layers"])
             for suffix in ("", "_reverse")[:2 if kind["bidirectional"] else 1]
@@ -388,20 +376,16 @@ def lstm(given: dict[str, Any], step: Step, context: Context) -> Named | None:
                 dropout=float(given["dropout"]), weight_dropout=0.0)
 
 
+# What a card does not say by itself.
 MAKERS: dict[Any, Callable[..., Named | None]] = {
     aten.view.default: reshape, aten.reshape.default: reshape, aten.unflatten.int: reshape,
     aten.unsqueeze.default: reshape, aten.squeeze.dim: reshape, aten.permute.default: permute,
-    aten.transpose.int: permute, aten.slice.Tensor: slice_,
-    aten.chunk.default: chunk, aten.split.Tensor: chunk, aten.matmul.default: matmul, aten.bmm.default: matmul,
-    aten.scaled_dot_product_attention.default: attention,
-    aten.group_norm.default: group_norm, aten.conv1d.default: conv1d, aten.conv_transpose2d.input: conv_transpose2d,
-    aten.hardswish.default: unary("hardswish"), aten.hardsigmoid.default: unary("hardsigmoid"),
-    aten.conv2d.default: conv2d, aten.linear.default: linear, aten.batch_norm.default: batch_norm,
-    aten.layer_norm.default: layer_norm, aten.rms_norm.default: rms_norm, aten.embedding.default: embedding,
-    aten.relu.default: unary("relu"), aten.relu6.default: unary("relu6"), aten.hardtanh.default: hardtanh,
-    aten.leaky_relu.default: leaky_relu, aten.sigmoid.default: unary("sigmoid"), aten.silu.default: unary("silu"),
-    aten.tanh.default: unary("tanh"), aten.gelu.default: gelu, aten.softmax.int: softmax, aten.mul.Scalar: scale,
-    aten.add.Tensor: elementwise("add"), aten.mul.Tensor: product, aten.cat.default: concat,
-    aten.flatten.using_ints: flatten, aten.lstm.input: lstm, aten.mean.dim: mean, aten.max_pool2d.default: max_pool2d,
-    aten.avg_pool2d.default: avg_pool2d, aten.adaptive_avg_pool2d.default: adaptive_avg_pool2d,
+    aten.transpose.int: permute, aten.slice.Tensor: slice_, aten.chunk.default: chunk, aten.split.Tensor: chunk,
+    aten.matmul.default: matmul, aten.bmm.default: matmul, aten.scaled_dot_product_attention.default: attention,
+    aten.conv1d.default: conv1d, aten.conv_transpose2d.input: conv_transpose2d, aten.conv2d.default: conv2d,
+    aten.linear.default: linear, aten.batch_norm.default: batch_norm, aten.layer_norm.default: layer_norm,
+    aten.rms_norm.default: rms_norm, aten.embedding.default: embedding, aten.hardtanh.default: hardtanh,
+    aten.gelu.default: gelu, aten.softmax.int: softmax, aten.mul.Scalar: scale, aten.add.Tensor: elementwise("add"),
+    aten.mul.Tensor: product, aten.cat.default: concat, aten.flatten.using_ints: flatten, aten.lstm.input: lstm,
+    aten.mean.dim: mean,
 }

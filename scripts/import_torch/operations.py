@@ -31,6 +31,11 @@ def table() -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(done.stdout)}
 
 
+def of_function(target: str) -> dict[str, Any] | None:
+    """The operation that is this function of LibTorch, `aten.relu.default`."""
+    return next((row for row in table().values() if f"aten.{row.get('aten')}.default" == target), None)
+
+
 def completed(op: str, given: dict[str, Any]) -> dict[str, Any]:
     """All attributes in the table's order, with defaults but for the silent ones, which stand only where they differ."""
     rows, found = table()[op]["attributes"], {}

@@ -60,7 +60,7 @@ void check_input_count(const OpRow& row, std::size_t count, const std::string& p
 
 OpResult infer(const OpRow& row, const Attributes& attributes, std::span<const TensorType> inputs,
                const std::string& context) {
-  OpResult result = with_context(context, [&] { return row.infer(attributes, inputs); });
+  OpResult result = with_context(context, [&] { return row.result(attributes, inputs); });
   const auto check = [&](const std::string& name, const Shape& shape) {
     if (too_large(shape))
       fail_at(context, name + " " + to_text(shape) + " has more than 2^40 elements; use smaller sizes");

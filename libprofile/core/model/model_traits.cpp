@@ -110,23 +110,51 @@ IndexRange lower(const IndexRange& a, const IndexRange& b) {
           a.in_mean || b.in_mean};
 }
 
-/// The first size of what an argument names; 0 when it names no tensor.
+/// The first size of the tensor that an argument names, or the number that it is; 0: neither.
 std::int64_t first_size(const AtenCall& call, std::string_view argument, const std::vector<RowTensor>& inputs) {
   const auto found = call.arguments.find(argument);
-  const auto* tensor =
-      found == call.arguments.end() ? nullptr : std::get_if<TensorArgument>(&found->second.value);
+  if (found == call.arguments.end()) return 0;
+  if (const auto* number = std::get_if<std::int64_t>(&found->second.value))
+    return std::max<std::int64_t>(0, *number);
+  const auto* tensor = std::get_if<TensorArgument>(&found->second.value);
   if (tensor == nullptr) return 0;
   const auto index = static_cast<std::size_t>(tensor->index);
-  const bool parameter = tensor->kind == TensorArgument::Kind::parameter;
-  if (!parameter && tensor->kind != TensorArgument::Kind::input) return 0;
-  const Shape& shape = parameter ? call.parameters[index].type.shape : inputs[index].type.shape;
-  return shape.empty() ? 0 : shape.front();
+  const auto type = [&]() -> const TensorType& {
+    switch (tensor->kind) {
+      case TensorArgument::Kind::parameter: return call.parameters[index].type;
+      case TensorArgument::Kind::buffer: return call.buffers[index].type;
+      case TensorArgument::Kind::constant: return call.constants[index].type;
+      case TensorArgument::Kind::input: break;
+    }
+    return inputs[index].type;
+  };
+  return type().shape.empty() ? 0 : type().shape.front();
 }
 
+/// A function of LibTorch whose argument `indices` holds integers below the first size of `size`, or below the
+/// number that this is.
+struct Indexing {
+  std::string_view function, indices, size;
+};
+constexpr std::array kIndexing{Indexing{"embedding", "indices", "weight"},
+                               Indexing{"embedding_bag", "indices", "weight"},
+                               Indexing{"index", "indices", "self"}, Indexing{"one_hot", "self", "num_classes"},
+                               Indexing{"multi_margin_loss", "target", "self"}};
+
+/// `aten::view.dtype` -> `view`
+std::string_view function_of(const AtenCall& call) {
+  const std::string_view target = call.target;
+  const std::size_t begin = target.rfind(':') + 1;
+  return target.substr(begin, target.find('.') - begin);
+}
+
+/// Whether the argument is the input, or a list that begins with it.
 bool names_input(const AtenCall& call, std::string_view argument, int input) {
   const auto found = call.arguments.find(argument);
-  return found != call.arguments.end() &&
-         found->second == AtenValue{TensorArgument{TensorArgument::Kind::input, input}};
+  if (found == call.arguments.end()) return false;
+  const auto* list = std::get_if<AtenList>(&found->second.value);
+  const AtenValue& value = list == nullptr || list->empty() ? found->second : list->front();
+  return value == AtenValue{TensorArgument{TensorArgument::Kind::input, input}};
 }
 
 /// What a row of the op table allows of its input k.
@@ -151,11 +179,12 @@ std::vector<IndexRange> of_reader(const Layer& reader, const std::vector<RowTens
     return ranges;
   }
   const AtenCall& call = *reader.call;
-  const bool embedding = call.target.starts_with("aten::embedding");
+  const auto indexing = std::ranges::find(kIndexing, function_of(call), &Indexing::function);
   const auto labels = label_call(call);
   for (std::size_t k = 0; k < ranges.size(); ++k) {
     const int input = static_cast<int>(k);
-    if (embedding && names_input(call, "indices", input)) ranges[k] = {first_size(call, "weight", inputs)};
+    if (indexing != kIndexing.end() && names_input(call, indexing->indices, input))
+      ranges[k] = {first_size(call, indexing->size, inputs)};
     if (labels && labels->labels == input) ranges[k] = {labels->classes(inputs), labels->ignored, labels->mean};
   }
   return ranges;
@@ -167,10 +196,7 @@ bool keeps_values(const Layer& layer) {
   constexpr std::array kCalls{"view"sv,  "reshape"sv, "flatten"sv,   "unsqueeze"sv,  "squeeze"sv, "expand"sv,
                               "slice"sv, "select"sv,  "transpose"sv, "permute"sv,    "to"sv,      "clone"sv,
                               "alias"sv, "detach"sv,  "cat"sv,       "contiguous"sv, "_to_copy"sv};
-  if (!layer.call) return true;
-  const std::string_view target = layer.call->target;
-  const std::size_t begin = target.rfind(':') + 1;
-  return std::ranges::find(kCalls, target.substr(begin, target.find('.') - begin)) != kCalls.end();
+  return !layer.call || std::ranges::find(kCalls, function_of(*layer.call)) != kCalls.end();
 }
 
 /// What is known so far of the tensors of a graph.

@@ -46,8 +46,6 @@ void require_bias_table(std::span<const TensorType> inputs, std::int64_t heads, 
 }
 
 OpResult infer_multi_head_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
   const std::int64_t length = inputs[0].shape[0], width = inputs[0].shape[1];
   const std::int64_t heads = integer(attributes, "num_heads");
   require_heads(heads, width);
@@ -61,8 +59,6 @@ OpResult infer_multi_head_attention(const Attributes& attributes, std::span<cons
 }
 
 OpResult infer_cross_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
   const std::int64_t length = inputs[0].shape[0], width = inputs[0].shape[1];
   if (inputs[1].shape.size() != 2 || inputs[1].shape[1] != width)
     refuse_input(1, inputs[1], "[positions, " + std::to_string(width) + "], the width of input 0");
@@ -76,9 +72,7 @@ OpResult infer_cross_attention(const Attributes& attributes, std::span<const Ten
 }
 
 OpResult infer_additive_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
-  require_rank(inputs, 1, 2, kSequence);
+  require_dimensions(inputs, 1, kSequence);
   const Shape &query = inputs[0].shape, &key = inputs[1].shape;
   const std::int64_t units = integer(attributes, "num_units");
   // Projections; per pair of positions and unit: two additions, tanh, a multiply-add; softmax; weighted sum.
@@ -95,7 +89,6 @@ OpResult infer_additive_attention(const Attributes& attributes, std::span<const 
 }
 
 OpResult infer_attention(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   if (q.size() < 2) refuse_input(0, inputs[0], "queries, [..., positions, width]");
   if (k.size() != q.size() || leading(k) != leading(q) || k.back() != q.back())
@@ -190,6 +183,15 @@ AttributeSpec scaled_attribute() {
   return flag_attribute("scaled", true, "divide the scores by the square root of a head's width");
 }
 
+OpResult infer_relative_position_bias(const Attributes& attributes, std::span<const TensorType> inputs) {
+  if (inputs[0].dtype != DType::int64) refuse_input(0, inputs[0], "int64, such as the model's tokens");
+  const std::int64_t buckets = integer(attributes, "num_buckets");
+  if (buckets % 4 != 0)
+    throw Error(ErrorKind::data, "num_buckets " + std::to_string(buckets) + " must be a multiple of 4");
+  const Shape table{buckets, integer(attributes, "num_heads")};
+  return {{{table, DType::float32}}, {{"weight", table}}, {}, {}};
+}
+
 }  // namespace
 
 std::vector<OpRow> attention_ops() {
@@ -199,7 +201,10 @@ std::vector<OpRow> attention_ops() {
        .shapes = "[l, d] -> the same; self attention. A second input, [num_buckets, num_heads], biases the "
                  "scores by relative position",
        .flops = "8 l d² + 4 l² d + 5 num_heads l², + 4 l d with bias, + num_heads l² with a second input",
+       .examples = {"5x8 num_heads=2", "4x6 num_heads=3 causal=true dropout=0.3", "3x4 num_heads=2 bias=false",
+                    "5x4 8x2 num_heads=2 scaled=false", "6x4 4x2 num_heads=2 causal=true max_distance=5"},
        .max_inputs = 2,
+       .input = kSequence,
        .attributes = {heads_attribute(),
                       flag_attribute("causal", false, "a position sees itself and earlier ones only"),
                       dropout_attribute(), bias_attribute(), scaled_attribute(),
@@ -220,8 +225,10 @@ std::vector<OpRow> attention_ops() {
        .summary = "attention from the first input to the second",
        .shapes = "[l, d], [k, d] -> [l, d]; from the first to the second",
        .flops = "4 (l + k) d² + 4 l k d + 5 num_heads l k, + 2 (l + k) d with bias",
+       .examples = {"3x4 5x4 num_heads=2 dropout=0.3", "3x4 2x4 num_heads=1 bias=false scaled=false"},
        .min_inputs = 2,
        .max_inputs = 2,
+       .input = kSequence,
        .attributes = {heads_attribute(), dropout_attribute(), bias_attribute(), scaled_attribute()},
        .draws = true,
        .work = {.kind = OpWork::Kind::products,
@@ -235,8 +242,10 @@ std::vector<OpRow> attention_ops() {
        .summary = "attention of queries to keys by a perceptron",
        .shapes = "queries [l, d], keys [k, e] -> [l, e]",
        .flops = "2 u (l d + k e) + l k (5 u + 5 + 2 e), u = num_units",
+       .examples = {"3x4 2x5 num_units=6"},
        .min_inputs = 2,
        .max_inputs = 2,
+       .input = kSequence,
        .attributes = {required_integer("num_units", 1, kMaxSize, "hidden units of the perceptron")},
        .work = {.kind = OpWork::Kind::products,
                 .keeps = OpWork::Keeps::inputs,
@@ -247,6 +256,7 @@ std::vector<OpRow> attention_ops() {
        .summary = "softmax(q k^T / sqrt(width)) v of queries, keys and values",
        .shapes = "queries [..., l, d], keys [..., k, d], values [..., k, e] -> [..., l, e]",
        .flops = "2 d + 2 e + 5 per pair of positions",
+       .examples = {"2x3x4 2x5x4 2x5x6 dropout=0.3", "4x3 4x3 4x2 causal=true"},
        .min_inputs = 3,
        .max_inputs = 3,
        .attributes = {flag_attribute("causal", false, "a position sees itself and earlier ones only"),
@@ -260,28 +270,12 @@ std::vector<OpRow> attention_ops() {
                 .attention = true,
                 .inside = scaled_dot_product_attention_inside},
        .infer = infer_attention},
-  };
-}
-
-namespace {
-
-OpResult infer_relative_position_bias(const Attributes& attributes, std::span<const TensorType> inputs) {
-  if (inputs[0].dtype != DType::int64) refuse_input(0, inputs[0], "int64, such as the model's tokens");
-  const std::int64_t buckets = integer(attributes, "num_buckets");
-  if (buckets % 4 != 0)
-    throw Error(ErrorKind::data, "num_buckets " + std::to_string(buckets) + " must be a multiple of 4");
-  const Shape table{buckets, integer(attributes, "num_heads")};
-  return {{{table, DType::float32}}, {{"weight", table}}, {}, {}};
-}
-
-}  // namespace
-
-std::vector<OpRow> relative_position_ops() {
-  return {
       {.name = "relative_position_bias",
        .summary = "learned bias per bucket of relative positions and head",
        .shapes = "int64 [...] -> [num_buckets, num_heads], the learned table for each sample",
        .flops = "0",
+       .examples = {"int64:7 num_heads=3 num_buckets=4"},
+       .input = kAny,
        .attributes = {required_integer("num_heads", 1, kMaxSize, "heads of the attention"),
                       integer_attribute("num_buckets", 32, 4, kMaxSize,
                                         "buckets of relative positions, a multiple of 4")},

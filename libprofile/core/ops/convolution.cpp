@@ -35,16 +35,12 @@ OpResult convolved(const Attributes& attributes, const TensorType& input, std::s
 }
 
 OpResult infer_conv1d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, "two dimensions, [channels, length]");
   const Window window{integer(attributes, "kernel_size"), integer(attributes, "stride"),
                       integer(attributes, "padding"), integer(attributes, "dilation")};
   return convolved(attributes, inputs[0], std::array{window});
 }
 
 OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
   const std::int64_t stride = integer(attributes, "stride"), dilation = integer(attributes, "dilation");
   const Window rows{integer(attributes, "kernel_size"), stride, integer(attributes, "padding"), dilation};
   const Window columns{integer(attributes, "kernel_width"), stride, integer(attributes, "padding_width"),
@@ -53,8 +49,6 @@ OpResult infer_conv2d(const Attributes& attributes, std::span<const TensorType> 
 }
 
 OpResult infer_conv_transpose2d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
   const Shape& in = inputs[0].shape;
   const std::int64_t out_channels = integer(attributes, "out_channels");
   const std::int64_t groups = integer(attributes, "groups");
@@ -93,54 +87,8 @@ std::vector<AttributeSpec> convolution_attributes(std::vector<AttributeSpec> own
   return own;
 }
 
-}  // namespace
-
-std::vector<OpRow> convolution_ops() {
-  return {
-      {.name = "conv1d",
-       .summary = "convolution of sequences",
-       .shapes = "[c, l] -> [out_channels, l']",
-       .flops = "2 c/groups kernel_size + bias per output",
-       .attributes = convolution_attributes(
-           {required_integer("kernel_size", 1, kMaxSize, "length of the kernel"),
-            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
-            integer_attribute("padding", 0, 0, kMaxSize, "zeros added at both ends"),
-            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")}),
-       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
-       .infer = infer_conv1d},
-      {.name = "conv2d",
-       .summary = "convolution; kernels are square without kernel_width",
-       .shapes = "[c, h, w] -> [out_channels, h', w']",
-       .flops = "2 c/groups kernel_size kernel_width + bias per output",
-       .attributes = convolution_attributes(
-           {required_integer("kernel_size", 1, kMaxSize, "height of the kernel"),
-            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
-            integer_attribute("padding", 0, 0, kMaxSize, "zeros added on every side"),
-            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")},
-           {integer_like("kernel_width", "kernel_size", 1, kMaxSize, "width of the kernel"),
-            integer_like("padding_width", "padding", 0, kMaxSize, "zeros added left and right")}),
-       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
-       .infer = infer_conv2d},
-      {.name = "conv_transpose2d",
-       .summary = "the transpose of a convolution, with square kernels",
-       .shapes = "[c, h, w] -> [out_channels, h\", w\"]",
-       .flops = "2 out_channels/groups kernel_size² per input + bias per output",
-       .attributes = convolution_attributes(
-           {required_integer("kernel_size", 1, kMaxSize, "side of the kernel"),
-            integer_attribute("stride", 1, 1, kMaxSize, "distance of the input's pixels in the output"),
-            integer_attribute("padding", 0, 0, kMaxSize, "cut off on every side of the output"),
-            integer_attribute("output_padding", 0, 0, kMaxSize, "added below and right")}),
-       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
-       .infer = infer_conv_transpose2d},
-  };
-}
-
-namespace {
-
 /// One operation per element of the window, maximum and mean alike.
 OpResult infer_pool2d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
   const Window window{integer(attributes, "kernel_size"), integer(attributes, "stride"),
                       integer(attributes, "padding"), 1, boolean(attributes, "ceil_mode")};
   if (window.padding > window.kernel / 2) {
@@ -162,8 +110,6 @@ OpInside max_pool_inside(const Attributes& attributes, std::span<const TensorTyp
 }
 
 OpResult infer_adaptive_avg_pool2d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
   const std::int64_t size = integer(attributes, "output_size");
   // Each input element is added once (windows overlap only where the size does not divide), each output divided
   // once.
@@ -175,8 +121,6 @@ OpResult infer_adaptive_avg_pool2d(const Attributes& attributes, std::span<const
 /// `cost` operations per element of the output.
 template <int cost>
 OpResult infer_upsample2d(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
   const Shape& in = inputs[0].shape;
   const std::int64_t factor = integer(attributes, "scale_factor");
   TensorType output{{in[0], factor * in[1], factor * in[2]}, inputs[0].dtype};
@@ -203,12 +147,63 @@ AttributeSpec scale_factor() {
 
 }  // namespace
 
-std::vector<OpRow> pooling_ops() {
+std::vector<OpRow> convolution_ops() {
   return {
+      {.name = "conv1d",
+       .summary = "convolution of sequences",
+       .shapes = "[c, l] -> [out_channels, l']",
+       .flops = "2 c/groups kernel_size + bias per output",
+       .examples = {"4x7 out_channels=6 kernel_size=3 groups=2",
+                    "3x8 out_channels=2 kernel_size=2 stride=2 padding=1 dilation=2 bias=false"},
+       .input = {2, 2, "two dimensions, [channels, length]"},
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "length of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
+            integer_attribute("padding", 0, 0, kMaxSize, "zeros added at both ends"),
+            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
+       .infer = infer_conv1d},
+      {.name = "conv2d",
+       .summary = "convolution; kernels are square without kernel_width",
+       .shapes = "[c, h, w] -> [out_channels, h', w']",
+       .flops = "2 c/groups kernel_size kernel_width + bias per output",
+       .examples = {"4x6x5 out_channels=6 kernel_size=3",
+                    "4x6x5 out_channels=2 kernel_size=3 stride=2 padding=1 bias=false",
+                    "4x6x5 out_channels=4 kernel_size=3 groups=4",
+                    "4x6x5 out_channels=6 kernel_size=2 groups=2",
+                    "4x6x5 out_channels=2 kernel_size=1 kernel_width=3 stride=2 padding_width=1"},
+       .input = kImage,
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "height of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "step of the kernel"),
+            integer_attribute("padding", 0, 0, kMaxSize, "zeros added on every side"),
+            integer_attribute("dilation", 1, 1, kMaxSize, "distance of the kernel's elements")},
+           {integer_like("kernel_width", "kernel_size", 1, kMaxSize, "width of the kernel"),
+            integer_like("padding_width", "padding", 0, kMaxSize, "zeros added left and right")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
+       .infer = infer_conv2d},
+      {.name = "conv_transpose2d",
+       .summary = "the transpose of a convolution, with square kernels",
+       .shapes = "[c, h, w] -> [out_channels, h\", w\"]",
+       .flops = "2 out_channels/groups kernel_size² per input + bias per output",
+       .examples = {"4x6x5 out_channels=3 kernel_size=2 bias=false",
+                    "4x6x5 out_channels=6 kernel_size=3 stride=2 padding=1 output_padding=1 groups=2"},
+       .input = kImage,
+       .attributes = convolution_attributes(
+           {required_integer("kernel_size", 1, kMaxSize, "side of the kernel"),
+            integer_attribute("stride", 1, 1, kMaxSize, "distance of the input's pixels in the output"),
+            integer_attribute("padding", 0, 0, kMaxSize, "cut off on every side of the output"),
+            integer_attribute("output_padding", 0, 0, kMaxSize, "added below and right")}),
+       .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs},
+       .infer = infer_conv_transpose2d},
       {.name = "max_pool2d",
        .summary = "maximum of each window; padding counts as -infinity",
        .shapes = "[c, h, w] -> [c, h', w']",
        .flops = "kernel_size² per output",
+       .examples = {"4x6x5 kernel_size=2", "4x6x5 kernel_size=3 stride=2 padding=1",
+                    "4x6x5 kernel_size=3 stride=2 ceil_mode=true"},
+       .aten = "max_pool2d",
+       .input = kImage,
        .attributes = pool_attributes(),
        .work = {.keeps = OpWork::Keeps::inputs, .inside = max_pool_inside},
        .infer = infer_pool2d},
@@ -216,6 +211,10 @@ std::vector<OpRow> pooling_ops() {
        .summary = "mean of each window",
        .shapes = "as max_pool2d; padding counts as zeros, or not at all",
        .flops = "kernel_size² per output",
+       .examples = {"4x6x5 kernel_size=2", "4x6x5 kernel_size=3 stride=2 padding=1",
+                    "4x6x5 kernel_size=3 stride=2 padding=1 ceil_mode=true count_include_pad=false"},
+       .aten = "avg_pool2d",
+       .input = kImage,
        .attributes = avg_pool_attributes(),
        .work = {.keeps = OpWork::Keeps::inputs},
        .infer = infer_pool2d},
@@ -223,18 +222,25 @@ std::vector<OpRow> pooling_ops() {
        .summary = "mean over as many windows as the output has pixels",
        .shapes = "[c, h, w] -> [c, output_size, output_size]",
        .flops = "input + output elements",
+       .examples = {"4x6x5 output_size=3"},
+       .aten = "adaptive_avg_pool2d",
+       .input = kImage,
        .attributes = {required_integer("output_size", 1, kMaxSize, "side of the square output")},
        .infer = infer_adaptive_avg_pool2d},
       {.name = "upsample_nearest2d",
        .summary = "repeats each pixel",
        .shapes = "[c, h, w] -> [c, scale_factor h, scale_factor w]",
        .flops = "0",
+       .examples = {"4x6x5 scale_factor=3"},
+       .input = kImage,
        .attributes = {scale_factor()},
        .infer = infer_upsample2d<0>},
       {.name = "upsample_bilinear2d",
        .summary = "interpolates between the four nearest pixels",
        .shapes = "[c, h, w] -> [c, scale_factor h, scale_factor w]",
        .flops = "8 per output",
+       .examples = {"4x6x5", "4x6x5 scale_factor=3 align_corners=true"},
+       .input = kImage,
        .attributes = {scale_factor(),
                       flag_attribute("align_corners", false, "the outermost pixels keep their places")},
        .infer = infer_upsample2d<8>},

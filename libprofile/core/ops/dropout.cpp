@@ -7,20 +7,7 @@ namespace {
 /// `cost` operations per element.
 template <int cost>
 OpResult infer_dropout(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
   return {{inputs[0]}, {}, {}, Flops(cost * elements(inputs[0]))};
-}
-
-OpResult infer_dropout2d(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 3, kImage);
-  return {{inputs[0]}, {}, {}, Flops(elements(inputs[0]))};
-}
-
-OpResult infer_locked_dropout(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
-  return {{inputs[0]}, {}, {}, Flops(elements(inputs[0]))};
 }
 
 enum class Mask { elements, channels, width, sample };
@@ -48,6 +35,7 @@ std::vector<OpRow> dropout_ops() {
        .summary = "zeroes elements with probability p, scales the others",
        .shapes = "any -> the same",
        .flops = "2 per element",
+       .examples = {"5x3 p=0.4"},
        .attributes = {probability()},
        .draws = true,
        .positions = Positions::apart,
@@ -58,22 +46,27 @@ std::vector<OpRow> dropout_ops() {
        .summary = "dropout of whole channels",
        .shapes = "[c, h, w] -> the same; takes whole channels",
        .flops = "1 per element",
+       .examples = {"4x6x5 p=0.4"},
+       .input = kImage,
        .attributes = {probability()},
        .draws = true,
        .work = {.kernels = 3, .inside = mask_of<Mask::channels>},
-       .infer = infer_dropout2d},
+       .infer = infer_dropout<1>},
       {.name = "locked_dropout",
        .summary = "dropout with one mask for all positions of a sample",
        .shapes = "[l, d] -> the same; one mask for all positions",
        .flops = "1 per element",
+       .examples = {"4x3 p=0.4"},
+       .input = kSequence,
        .attributes = {probability()},
        .draws = true,
        .work = {.kernels = 3, .inside = mask_of<Mask::width>},
-       .infer = infer_locked_dropout},
+       .infer = infer_dropout<1>},
       {.name = "stochastic_depth",
        .summary = "zeroes whole samples with probability p, scales the others",
        .shapes = "any -> the same; takes whole samples",
        .flops = "1 per element",
+       .examples = {"3x2 p=0.4"},
        .attributes = {probability()},
        .draws = true,
        .work = {.kernels = 3, .inside = mask_of<Mask::sample>},

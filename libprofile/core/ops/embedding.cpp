@@ -21,8 +21,6 @@ std::int64_t table_rows(const Attributes& attributes, std::span<const TensorType
 }
 
 OpResult infer_position_embedding(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
   const std::int64_t needed = inputs[0].shape[0] + integer(attributes, "offset");
   const std::int64_t asked = integer(attributes, "num_embeddings");
   if (asked > 0 && asked < needed) {
@@ -38,8 +36,6 @@ OpResult infer_position_embedding(const Attributes& attributes, std::span<const 
 
 /// The table of sines is counted as given.
 OpResult infer_position_encoding(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
   if (inputs[0].shape[1] % 2 != 0)
     refuse_input(0, inputs[0], "an even width, a sine and a cosine per frequency");
   return {{inputs[0]}, {}, {}, Flops(elements(inputs[0]))};
@@ -53,6 +49,9 @@ std::vector<OpRow> embedding_ops() {
        .summary = "row of a table for each int64 index",
        .shapes = "int64 [...] -> [..., embedding_dim]; dropout takes whole rows of the table",
        .flops = "0",
+       .examples = {"int64:7 num_embeddings=5 embedding_dim=3",
+                    "int64:7 num_embeddings=5 embedding_dim=3 dropout=0.4"},
+       .input = kAny,
        .attributes = {required_integer("num_embeddings", 1, 1 << 30, "rows of the table"),
                       required_integer("embedding_dim", 1, kMaxSize, "width of a row"),
                       probability_attribute("dropout", 0.0,
@@ -70,6 +69,8 @@ std::vector<OpRow> embedding_ops() {
        .summary = "adds a learned vector per position",
        .shapes = "[l, d] -> the same, plus row p + offset of a learned table for position p",
        .flops = "1 per element",
+       .examples = {"3x4", "3x4 num_embeddings=9 offset=2"},
+       .input = kSequence,
        .attributes = {silent(integer_attribute("num_embeddings", 0, 0, 1 << 30,
                                                "rows of the table; 0: as many as are used")),
                       silent(integer_attribute("offset", 0, 0, kMaxSize, "row of the first position")),
@@ -82,6 +83,8 @@ std::vector<OpRow> embedding_ops() {
        .summary = "adds sines and cosines of the position",
        .shapes = "[l, d] -> the same, plus sines and cosines of the position",
        .flops = "1 per element",
+       .examples = {"3x4"},
+       .input = kSequence,
        .tensor = TensorSplit::positions,
        .work = {.passes_gradients = true},
        .infer = infer_position_encoding},

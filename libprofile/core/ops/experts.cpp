@@ -11,8 +11,6 @@ namespace {
 /// Per position: scores of all experts through softmax or sigmoid; of each chosen one its perceptron and its
 /// share of the sum.
 OpResult infer_experts(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_last_dimension(inputs, "[..., width]");
   const std::int64_t width = inputs[0].shape.back(), experts = integer(attributes, "num_experts"),
                      chosen = integer(attributes, "experts_per_token"), hidden = integer(attributes, "hidden");
   const auto most = [&](const char* name, std::int64_t value, const char* limit, std::int64_t of) {
@@ -62,6 +60,14 @@ std::vector<OpRow> expert_ops() {
        .summary = "gated perceptrons, of which a router chooses some for each position",
        .shapes = "[..., h] -> the same",
        .flops = "2 h + 5 per expert, 6 h hidden + 6 hidden + 2 h per chosen one",
+       .examples = {"3x4 num_experts=3 experts_per_token=2 hidden=5",
+                    "4 num_experts=7 experts_per_token=1 hidden=2 activation=gelu normalised=false",
+                    "4x3 num_experts=6 experts_per_token=3 hidden=4 scores=sigmoid factor=2.5 groups=3 "
+                    "groups_per_token=2 correction=true",
+                    "4x3 num_experts=6 experts_per_token=2 hidden=2 normalised=false groups=2 tensors=w1",
+                    "4x3 num_experts=5 experts_per_token=2 hidden=4 bias=true limit=0.3 alpha=1.7",
+                    "2x3 num_experts=3 experts_per_token=2 hidden=2 bias=true"},
+       .input = kWidth,
        .attributes =
            {required_integer("num_experts", 1, kMostExperts, "perceptrons"),
             required_integer("experts_per_token", 1, kMaxSize, "experts for each position"),

@@ -48,7 +48,7 @@ Sizes latent_sizes(const Attributes& attributes, std::span<const TensorType> inp
 }
 
 Sizes sizes_of(const Attributes& attributes, std::span<const TensorType> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) require_rank(inputs, i, 2, kSequence);
+  for (std::size_t i = 0; i < inputs.size(); ++i) require_dimensions(inputs, i, kSequence);
   Sizes sizes{.length = inputs[0].shape[0],
               .heads = integer(attributes, "num_heads"),
               .groups = integer(attributes, "num_key_value_heads")};
@@ -118,7 +118,6 @@ double flops_of_pair(const Attributes& attributes, const Sizes& sizes) {
 }
 
 OpResult infer_grouped_query_attention(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
   const Sizes sizes = sizes_of(attributes, inputs);
   check_rotary(attributes, sizes);
   OpResult result{{{{sizes.length, sizes.heads * sizes.value_width}, inputs[0].dtype}}, {}, {}, {}};
@@ -210,27 +209,42 @@ std::vector<AttributeSpec> attributes_of_row() {
 }  // namespace
 
 std::vector<OpRow> grouped_query_attention_ops() {
-  return {{.name = "grouped_query_attention",
-           .summary = "attention of projected queries, keys and values, by position, of groups of heads",
-           .shapes =
-               "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
-               "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e; latent: queries [l, "
-               "num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r]",
-           .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
-                    "3 per rotated element, 4 per normed one, 5 per sink and position",
-           .max_inputs = 3,
-           .attributes = attributes_of_row(),
-           .draws = true,
-           .weight_gradient_with_input = true,
-           .positions = Positions::causal,
-           .tensor = TensorSplit::heads,
-           .work = {.kind = OpWork::Kind::products,
-                    .keeps = OpWork::Keeps::inputs,
-                    .kernels = 4,
-                    .weight_products = 0,
-                    .attention = true,
-                    .inside = grouped_query_attention_inside},
-           .infer = infer_grouped_query_attention}};
+  return {
+      {.name = "grouped_query_attention",
+       .summary = "attention of projected queries, keys and values, by position, of groups of heads",
+       .shapes = "queries [l, num_heads d], keys [l, num_key_value_heads d], values [l, "
+                 "num_key_value_heads e] -> [l, num_heads e]; or all in one, with d = e; latent: queries [l, "
+                 "num_heads (d + r)], keys and values [l, num_heads (d + e)], rotated key [l, r]",
+       .flops = "2 d + 2 e + 5 (+ 3 capped) per head and pair of positions, in a window l times its size; "
+                "3 per rotated element, 4 per normed one, 5 per sink and position",
+       .examples = {"5x12 5x4 5x4 num_heads=6 num_key_value_heads=2 rotary_dim=2",
+                    "4x8 4x8 4x6 num_heads=2 causal=false scale=0.7",
+                    "6x8 6x4 6x4 num_heads=2 num_key_value_heads=1 norms=true rotary_dim=4 "
+                    "rotary_scaling=llama3 rotary_factor=4.0 rotary_original_length=16",
+                    "5x16 num_heads=2 num_key_value_heads=1 rotary_dim=2 sliding_window=3",
+                    "5x24 num_heads=2 packing=heads norms=true rotary_dim=4 rotary_interleaved=true "
+                    "rotary_scaling=yarn rotary_factor=2.0 rotary_original_length=32",
+                    "5x8 5x4 5x4 num_heads=4 num_key_value_heads=2 soft_cap=1.5 sliding_window=2 rotary_dim=2 "
+                    "rotary_scaling=linear rotary_factor=3.0",
+                    "4x8 4x8 4x8 num_heads=4 dropout=0.3",
+                    "5x12 5x14 5x2 num_heads=2 packing=latent rotary_dim=2 rotary_interleaved=true",
+                    "4x8 4x6 4x2 num_heads=2 packing=latent rotary_dim=2 scale=0.7 dropout=0.3",
+                    "6x8 6x4 6x4 num_heads=4 num_key_value_heads=2 sliding_window=3 rotary_dim=2 sinks=true",
+                    "5x16 num_heads=2 num_key_value_heads=1 norms=true sinks=true",
+                    "4x8 4x4 4x4 num_heads=4 num_key_value_heads=2 soft_cap=1.5 dropout=0.3 sinks=true"},
+       .max_inputs = 3,
+       .attributes = attributes_of_row(),
+       .draws = true,
+       .weight_gradient_with_input = true,
+       .positions = Positions::causal,
+       .tensor = TensorSplit::heads,
+       .work = {.kind = OpWork::Kind::products,
+                .keeps = OpWork::Keeps::inputs,
+                .kernels = 4,
+                .weight_products = 0,
+                .attention = true,
+                .inside = grouped_query_attention_inside},
+       .infer = infer_grouped_query_attention}};
 }
 
 }  // namespace pp::detail

@@ -8,8 +8,6 @@ namespace pp::detail {
 namespace {
 
 OpResult infer_linear(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_last_dimension(inputs, "[..., features]");
   const std::int64_t in = inputs[0].shape.back();
   const std::int64_t out = integer(attributes, "out_features");
   const bool bias = boolean(attributes, "bias");
@@ -21,13 +19,10 @@ OpResult infer_linear(const Attributes& attributes, std::span<const TensorType> 
 }
 
 OpResult infer_bias(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_last_dimension(inputs, "[..., features]");
   return {{inputs[0]}, {{"bias", {inputs[0].shape.back()}}}, {}, Flops(elements(inputs[0]))};
 }
 
 OpResult infer_matmul(const Attributes&, std::span<const TensorType> inputs) {
-  require_floating(inputs);
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() < 2) refuse_input(0, inputs[0], "[..., rows, inner]");
   const bool fits = b.size() == a.size() && leading(a) == leading(b) && b[b.size() - 2] == a.back();
@@ -55,6 +50,8 @@ std::vector<OpRow> linear_ops() {
        .summary = "y = x W^T + b on the last dimension",
        .shapes = "[..., d] -> [..., out_features]",
        .flops = "2 d + bias per output",
+       .examples = {"5 out_features=3", "4x5 out_features=2 bias=false"},
+       .input = kFeatures,
        .attributes = {required_integer("out_features", 1, kMaxSize, "features of the output"),
                       flag_attribute("bias", true, "add b"), std_attribute()},
        .positions = Positions::apart,
@@ -65,6 +62,8 @@ std::vector<OpRow> linear_ops() {
        .summary = "adds a learned vector to the last dimension",
        .shapes = "[..., d] -> the same, plus a learned vector",
        .flops = "1 per element",
+       .examples = {"3x4"},
+       .input = kFeatures,
        .positions = Positions::apart,
        .tensor = TensorSplit::elements,
        .work = {.passes_gradients = true},
@@ -73,6 +72,7 @@ std::vector<OpRow> linear_ops() {
        .summary = "products of the matrices in the last two dimensions",
        .shapes = "[..., l, d], [..., d, e] -> [..., l, e]",
        .flops = "2 d per output",
+       .examples = {"2x3x4 2x4x5"},
        .min_inputs = 2,
        .max_inputs = 2,
        .work = {.kind = OpWork::Kind::products, .keeps = OpWork::Keeps::inputs, .inside = matmul_inside},

@@ -36,7 +36,6 @@ std::int64_t classes(const Attributes&, std::span<const TensorType> inputs, std:
 }
 
 void require_equal_shapes(std::span<const TensorType> inputs) {
-  require_floating(inputs);
   if (inputs[1].shape != inputs[0].shape)
     refuse_input(1, inputs[1], "the prediction's shape, " + to_text(inputs[0].shape));
 }
@@ -78,6 +77,7 @@ std::vector<OpRow> losses() {
        .flops = "5 per logit",
        .min_inputs = 2,
        .max_inputs = 2,
+       .input = kAny,
        .attributes = {ignore_index(),
                       silent(number_attribute("label_smoothing", 0, 0, 1,
                                               "share of the target that all classes have alike"))},

@@ -12,9 +12,6 @@ namespace pp {
 
 namespace {
 
-/// Of a list attribute, and so of a shape.
-constexpr std::size_t kMostDimensions = 16;
-
 std::vector<OpRow> sorted(std::vector<OpRow> rows) {
   std::sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) { return a.name < b.name; });
   return rows;
@@ -23,11 +20,9 @@ std::vector<OpRow> sorted(std::vector<OpRow> rows) {
 std::vector<OpRow> all_ops() {
   std::vector<OpRow> rows;
   for (std::vector<OpRow> group :
-       {detail::activation_ops(), detail::arithmetic_ops(), detail::attention_ops(), detail::convolution_ops(),
-        detail::dropout_ops(), detail::embedding_ops(), detail::expert_ops(),
-        detail::grouped_query_attention_ops(), detail::linear_ops(), detail::normalisation_ops(),
-        detail::opaque_ops(), detail::pooling_ops(), detail::recurrent_ops(), detail::relative_position_ops(),
-        detail::shape_ops()}) {
+       {detail::attention_ops(), detail::convolution_ops(), detail::dropout_ops(), detail::elementwise_ops(),
+        detail::embedding_ops(), detail::expert_ops(), detail::grouped_query_attention_ops(),
+        detail::linear_ops(), detail::normalisation_ops(), detail::recurrent_ops(), detail::shape_ops()}) {
     rows.insert(rows.end(), std::make_move_iterator(group.begin()), std::make_move_iterator(group.end()));
   }
   return sorted(std::move(rows));
@@ -112,6 +107,12 @@ const std::vector<OpRow>& loss_table() {
 const OpRow* find_op(std::string_view name) { return find_row(op_table(), name); }
 const OpRow* find_loss(std::string_view name) { return find_row(loss_table(), name); }
 
+OpResult OpRow::result(const Attributes& given, std::span<const TensorType> inputs) const {
+  if (input.floating) detail::require_floating(inputs);
+  if (!inputs.empty()) detail::require_dimensions(inputs, 0, input);
+  return infer(given, inputs);
+}
+
 Attributes complete_attributes(const OpRow& row, const Attributes& given, std::string_view pointer) {
   refuse_unknown(row, given, pointer);
   Attributes complete;
@@ -173,6 +174,9 @@ Json operations_json() {
   for (const OpRow& op : op_table()) {
     Json row{{"name", op.name}, {"summary", op.summary}, {"runnable", op.runnable}};
     row["inputs"] = {op.min_inputs, op.max_inputs};
+    row["dimensions"] = {op.input.least, op.input.most};
+    row["examples"] = op.examples;
+    if (!op.aten.empty()) row["aten"] = op.aten;
     row["attributes"] = Json::array();
     for (const AttributeSpec& spec : op.attributes) row["attributes"].push_back(attribute_json(spec));
     json.push_back(std::move(row));

@@ -1,7 +1,8 @@
-// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes and
-// FLOPs, without Torch. The forward functions stand in libprofile/model/ops; a test compares the two sets of
-// names. The table drives reading, checking, `pp-profile models --ops` and the documentation; what other
-// code asks of an operation is a field of its row, never its name.
+// One row per operation: its attributes with defaults and checks, parameters, buffers, output shapes, FLOPs and
+// examples, without Torch. An operation that is a function of LibTorch with the same arguments needs no more;
+// others have a forward function in libprofile/model/ops. The table drives reading, checking, tests, the import
+// from PyTorch, `pp-profile models --ops` and the documentation; what other code asks of an operation is a
+// field of its row, never its name.
 #pragma once
 
 #include <optional>
@@ -83,13 +84,31 @@ enum class Positions { together, apart, causal };
 /// inside. `table`: by rows of the table. `classes`: of a loss, by the classes of its logits.
 enum class TensorSplit { none, elements, positions, matrix, heads, attention, table, classes };
 
+/// Most dimensions of a tensor per sample.
+inline constexpr std::size_t kMostDimensions = 16;
+
+/// What an operation takes: the dimensions of its first input per sample, and whether all inputs are floating.
+struct OpInput {
+  std::size_t least = 0;
+  std::size_t most = kMostDimensions;
+  std::string_view meaning = {};  ///< of other dimensions, in messages: `two dimensions, [positions, width]`
+  bool floating = true;
+};
+
 struct OpRow {
   std::string_view name;
   std::string_view summary;
-  std::string_view shapes;  ///< of inputs and outputs, per sample
-  std::string_view flops;   ///< per sample, as a formula
+  std::string_view shapes = {};  ///< of inputs and outputs, per sample
+  std::string_view flops;        ///< per sample, as a formula
+  /// At least one, for readers and tests: types of the inputs per sample, and attributes other than the
+  /// default: `int64:7 num_embeddings=5`, `4x6x5 kernel_size=3`.
+  std::vector<std::string_view> examples = {};
+  /// The function of LibTorch that it is: its tensors are the inputs and the parameters of these names, its
+  /// other arguments the attributes of these names; those that are no attribute have their defaults.
+  std::string_view aten = {};
   int min_inputs = 1;
   int max_inputs = 1;
+  OpInput input = {};
   std::vector<AttributeSpec> attributes = {};
   /// In training normalises over the micro-batch, so that its samples mix. Its buffers are the running mean and
   /// variance, its attribute `momentum` the share of the new values.
@@ -104,9 +123,12 @@ struct OpRow {
   std::int64_t (*index_limit)(const Attributes& attributes, std::span<const TensorType> inputs,
                               std::size_t input) = nullptr;
   OpWork work = {};
-  /// Shapes, parameters and FLOPs. `attributes` are complete and in range. Throws pp::Error (data) with the
-  /// shape found and the one needed.
+  /// Shapes, parameters and FLOPs of inputs that `input` allows. `attributes` are complete and in range. Throws
+  /// pp::Error (data) with the shape found and the one needed.
   OpResult (*infer)(const Attributes& attributes, std::span<const TensorType> inputs) = nullptr;
+
+  /// The same of any inputs.
+  OpResult result(const Attributes& attributes, std::span<const TensorType> inputs) const;
 };
 
 /// Sorted by name.

@@ -18,8 +18,6 @@ void add_lstm_parameters(OpResult& result, std::int64_t inputs, std::int64_t hid
 }
 
 OpResult infer_lstm(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
-  require_rank(inputs, 0, 2, kSequence);
   const std::int64_t hidden = integer(attributes, "hidden_size");
   const bool bias = boolean(attributes, "bias"), both = boolean(attributes, "bidirectional");
   const std::int64_t directions = both ? 2 : 1;
@@ -64,6 +62,10 @@ std::vector<OpRow> recurrent_ops() {
        .summary = "long short-term memory from zero states",
        .shapes = "[l, d] -> [l, hidden_size], twice as wide with two directions; from zero states",
        .flops = "l (8 h (d + h) + 9 h, + 8 h with bias) per layer and direction, h = hidden_size",
+       .examples = {"4x3 hidden_size=2",
+                    "3x2 hidden_size=2 num_layers=2 bidirectional=true dropout=0.3 weight_dropout=0.3",
+                    "3x2 hidden_size=2 num_layers=2 bias=false"},
+       .input = kSequence,
        .attributes = {required_integer("hidden_size", 1, kMaxSize / 8,
                                        "features of the hidden state, per direction"),
                       integer_attribute("num_layers", 1, 1, 1000, "layers on top of each other"),

@@ -1,8 +1,37 @@
+// Attributes by name, and what rows of the table are built from.
 #include "libprofile/core/ops/rows.h"
 
 #include <utility>
 
-namespace pp::detail {
+namespace pp {
+
+namespace {
+
+template <class T>
+const T& get(const Attributes& attributes, std::string_view name) {
+  const auto found = attributes.find(name);
+  const T* value = found == attributes.end() ? nullptr : std::get_if<T>(&found->second);
+  if (value == nullptr)
+    throw Error(ErrorKind::internal, "no attribute \"" + std::string(name) + "\" of the type asked for");
+  return *value;
+}
+
+}  // namespace
+
+std::int64_t integer(const Attributes& attributes, std::string_view name) {
+  return get<std::int64_t>(attributes, name);
+}
+double number(const Attributes& attributes, std::string_view name) { return get<double>(attributes, name); }
+bool boolean(const Attributes& attributes, std::string_view name) { return get<bool>(attributes, name); }
+const std::string& text(const Attributes& attributes, std::string_view name) {
+  return get<std::string>(attributes, name);
+}
+
+const std::vector<std::int64_t>& integers(const Attributes& attributes, std::string_view name) {
+  return get<std::vector<std::int64_t>>(attributes, name);
+}
+
+namespace detail {
 
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary) {
   return {name, std::int64_t{}, std::nullopt, {}, min, max, summary};
@@ -52,13 +81,10 @@ void refuse_input(std::size_t position, const TensorType& found, const std::stri
                                    ", but needs " + meaning);
 }
 
-void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
-                  const std::string& meaning) {
-  if (inputs[position].shape.size() != rank) refuse_input(position, inputs[position], meaning);
-}
-
-void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning) {
-  if (inputs[0].shape.empty()) refuse_input(0, inputs[0], "at least one dimension, " + meaning);
+void require_dimensions(std::span<const TensorType> inputs, std::size_t position, const OpInput& needed) {
+  const std::size_t dimensions = inputs[position].shape.size();
+  if (dimensions < needed.least || dimensions > needed.most)
+    refuse_input(position, inputs[position], std::string(needed.meaning));
 }
 
 void require_floating(std::span<const TensorType> inputs) {
@@ -97,4 +123,5 @@ std::int64_t positions(std::int64_t size, const Window& window) {
   return whole + (window.ceil && rest && starts_inside ? 1 : 0);
 }
 
-}  // namespace pp::detail
+}  // namespace detail
+}  // namespace pp

@@ -16,9 +16,12 @@ namespace pp::detail {
 /// The largest attribute that stands for a size: shapes computed from such values stay far below 2^63.
 inline constexpr double kMaxSize = 1 << 20;
 
-/// What require_rank() says of images and of sequences.
-inline constexpr const char* kImage = "three dimensions, [channels, height, width]";
-inline constexpr const char* kSequence = "two dimensions, [positions, width]";
+/// Inputs that rows have in common.
+inline constexpr OpInput kAny{.floating = false};
+inline constexpr OpInput kImage{3, 3, "three dimensions, [channels, height, width]"};
+inline constexpr OpInput kSequence{2, 2, "two dimensions, [positions, width]"};
+inline constexpr OpInput kWidth{1, kMostDimensions, "at least one dimension, [..., width]"};
+inline constexpr OpInput kFeatures{1, kMostDimensions, "at least one dimension, [..., features]"};
 
 AttributeSpec required_integer(std::string_view name, double min, double max, std::string_view summary);
 AttributeSpec required_integers(std::string_view name, double min, double max, std::string_view summary);
@@ -47,11 +50,7 @@ AttributeSpec silent(AttributeSpec attribute);
 
 /// Throws pp::Error (data): `input 1 is float32 [784], but needs MEANING`.
 [[noreturn]] void refuse_input(std::size_t position, const TensorType& found, const std::string& meaning);
-/// `meaning` names the dimensions: `[channels, height, width]`.
-void require_rank(std::span<const TensorType> inputs, std::size_t position, std::size_t rank,
-                  const std::string& meaning);
-/// `meaning` as for require_rank(): `[..., width]`.
-void require_last_dimension(std::span<const TensorType> inputs, const std::string& meaning);
+void require_dimensions(std::span<const TensorType> inputs, std::size_t position, const OpInput& needed);
 void require_floating(std::span<const TensorType> inputs);
 double elements(const TensorType& type);
 /// Of the pairs of positions that a causal mask lets through, for long sequences.
@@ -73,22 +72,9 @@ struct Window {
 /// Positions of the window along one side: floor((size + 2 padding - dilation (kernel-1) - 1) / stride) + 1.
 std::int64_t positions(std::int64_t size, const Window& window);
 
-/// The groups of rows; op_table() joins and sorts them.
-std::vector<OpRow> activation_ops();
-std::vector<OpRow> arithmetic_ops();
-std::vector<OpRow> attention_ops();
-std::vector<OpRow> convolution_ops();
-std::vector<OpRow> dropout_ops();
-std::vector<OpRow> embedding_ops();
-std::vector<OpRow> expert_ops();
-std::vector<OpRow> grouped_query_attention_ops();
-std::vector<OpRow> linear_ops();
-std::vector<OpRow> normalisation_ops();
-std::vector<OpRow> opaque_ops();
-std::vector<OpRow> pooling_ops();
-std::vector<OpRow> recurrent_ops();
-std::vector<OpRow> relative_position_ops();
-std::vector<OpRow> shape_ops();
-std::vector<OpRow> losses();
+/// The groups of rows, each the file of its name; op_table() joins and sorts them.
+std::vector<OpRow> attention_ops(), convolution_ops(), dropout_ops(), elementwise_ops(), embedding_ops(),
+    expert_ops(), grouped_query_attention_ops(), linear_ops(), normalisation_ops(), recurrent_ops(),
+    shape_ops(), losses();
 
 }  // namespace pp::detail

@@ -1,4 +1,5 @@
-// Rows that only move elements. Dimensions are counted without the batch.
+// Rows that only move elements, dimensions counted without the batch; and that of a layer of another planner's
+// graph, which has edges and sizes only.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -90,7 +91,6 @@ OpResult infer_concat(const Attributes& attributes, std::span<const TensorType> 
 }
 
 OpResult infer_pad(const Attributes& attributes, std::span<const TensorType> inputs) {
-  require_floating(inputs);
   const std::size_t dim = dimension(attributes, inputs);
   TensorType output = inputs[0];
   const std::int64_t before = integer(attributes, "before"), after = integer(attributes, "after");
@@ -103,21 +103,30 @@ OpResult infer_pad(const Attributes& attributes, std::span<const TensorType> inp
   return {{std::move(output)}, {}, {}, {}};
 }
 
+OpResult infer_opaque(const Attributes& attributes, std::span<const TensorType>) {
+  return {{{{integer(attributes, "output_bytes")}, DType::uint8}}, {}, {}, {}};
+}
+
 }  // namespace
 
 std::vector<OpRow> shape_ops() {
+  constexpr double kMaxBytes = 1LL << 40;
   constexpr int kMany = std::numeric_limits<int>::max();
   return {
       {.name = "flatten",
        .summary = "all dimensions into one",
        .shapes = "any -> [elements]",
        .flops = "0",
+       .examples = {"4x6x5"},
+       .input = kAny,
        .work = {.kind = OpWork::Kind::view},
        .infer = infer_flatten},
       {.name = "reshape",
        .summary = "the same elements in another shape",
        .shapes = "any -> shape, the same elements; -1 stands for what is left",
        .flops = "0",
+       .examples = {"4x6 shape=2,-1,3"},
+       .input = kAny,
        .attributes = {required_integers("shape", -1, kMaxSize, "sizes; -1 stands for what is left")},
        .work = {.kind = OpWork::Kind::view},
        .infer = infer_reshape},
@@ -125,6 +134,8 @@ std::vector<OpRow> shape_ops() {
        .summary = "dimensions in another order",
        .shapes = "the dimensions in the order of `dims` (counted without the batch)",
        .flops = "0",
+       .examples = {"2x3x4 dims=2,0,1"},
+       .input = kAny,
        .attributes = {required_integers("dims", 0, 15, "which dimension stands in each place")},
        .work = {.kind = OpWork::Kind::view},
        .infer = infer_permute},
@@ -132,6 +143,8 @@ std::vector<OpRow> shape_ops() {
        .summary = "every step-th element of a dimension from start to before end",
        .shapes = "every step-th of `dim` from start to before end",
        .flops = "0",
+       .examples = {"3x7 dim=1 start=1 end=6 step=2"},
+       .input = kAny,
        .attributes = {dim_attribute(), integer_attribute("start", 0, 0, kMaxSize, "the first"),
                       required_integer("end", 1, kMaxSize, "behind the last"),
                       integer_attribute("step", 1, 1, kMaxSize, "from one to the next")},
@@ -142,6 +155,8 @@ std::vector<OpRow> shape_ops() {
        .summary = "a dimension in equal parts, each an output",
        .shapes = "chunks outputs, equal parts of `dim` (counted without the batch)",
        .flops = "0",
+       .examples = {"3x4 chunks=2 dim=1"},
+       .input = kAny,
        .attributes = {required_integer("chunks", 2, 1024, "parts; a divisor of the size"), dim_attribute()},
        .work = {.kind = OpWork::Kind::view},
        .infer = infer_chunk},
@@ -149,18 +164,32 @@ std::vector<OpRow> shape_ops() {
        .summary = "tensors one after the other along a dimension",
        .shapes = "two or more, equal but for `dim` (counted without the batch)",
        .flops = "0",
+       .examples = {"2x3x3 1x3x3", "3x2 3x4 dim=1"},
        .min_inputs = 2,
        .max_inputs = kMany,
+       .input = kAny,
        .attributes = {dim_attribute()},
        .infer = infer_concat},
       {.name = "pad",
        .summary = "zeros around a dimension; negative counts cut off",
        .shapes = "zeros before and after `dim` (counted without the batch); negative counts cut off",
        .flops = "0",
+       .examples = {"4x6x5 dim=1 before=-2 after=1"},
        .attributes = {dim_attribute(),
                       integer_attribute("before", 0, -kMaxSize, kMaxSize, "elements added in front"),
                       integer_attribute("after", 0, -kMaxSize, kMaxSize, "elements added behind")},
        .infer = infer_pad},
+      {.name = kOpaqueOp,
+       .summary = "a layer of another planner's graph, not runnable",
+       .shapes = "any number -> output_bytes bytes; a layer of another planner's graph, never runnable",
+       .flops = "0",
+       .min_inputs = 0,
+       .max_inputs = kMany,
+       .input = kAny,
+       .attributes = {integer_attribute("output_bytes", 0, 0, kMaxBytes, "bytes of the output per sample")},
+       .runnable = false,
+       .work = {.kind = OpWork::Kind::unknown},
+       .infer = infer_opaque},
   };
 }
 

@@ -146,19 +146,6 @@ Forward scaled_dot_product_attention(const Attributes& attributes) {
   };
 }
 
-constexpr std::array kAttentionRows{
-    Row{"multi_head_attention", self_attention, initialise_attention, self_attention_backward},
-    Row{"cross_attention", cross_attention, initialise_attention},
-    Row{"additive_attention", additive_attention, initialise_additive_attention},
-    Row{"scaled_dot_product_attention", scaled_dot_product_attention},
-};
-
-}  // namespace
-
-std::span<const Row> attention_rows() { return kAttentionRows; }
-
-namespace {
-
 enum class FusedKernel { cpu, flash, memory_efficient };
 
 constexpr double kNoDropout = 0;
@@ -287,12 +274,16 @@ Forward relative_position_bias(const Attributes& /*attributes*/) {
   };
 }
 
-constexpr std::array kRelativePositionRows{
+constexpr std::array kAttentionRows{
+    Row{"multi_head_attention", self_attention, initialise_attention, self_attention_backward},
+    Row{"cross_attention", cross_attention, initialise_attention},
+    Row{"additive_attention", additive_attention, initialise_additive_attention},
+    Row{"scaled_dot_product_attention", scaled_dot_product_attention},
     Row{"relative_position_bias", relative_position_bias, initialise_normal},
 };
 
 }  // namespace
 
-std::span<const Row> relative_position_rows() { return kRelativePositionRows; }
+std::span<const Row> attention_rows() { return kAttentionRows; }
 
 }  // namespace pp::model::ops

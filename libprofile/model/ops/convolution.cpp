@@ -1,5 +1,4 @@
 // Convolutions, pools, and what enlarges images again.
-#include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/conv1d.h>
@@ -120,19 +119,7 @@ Forward conv_transpose2d(const Attributes& attributes) {
   };
 }
 
-constexpr std::array kConvolutionRows{
-    Row{"conv1d", conv1d, initialise_by_fan_in},
-    Row{"conv2d", conv2d, initialise_by_fan_in, conv2d_backward},
-    Row{"conv_transpose2d", conv_transpose2d, initialise_by_fan_in},
-};
-
-}  // namespace
-
-std::span<const Row> convolution_rows() { return kConvolutionRows; }
-
-// All: [n, c, h, w] -> [n, c, h', w']
-
-namespace {
+// Those below: [n, c, h, w] -> [n, c, h', w']
 
 /// What the pools have in common.
 struct Pool {
@@ -182,12 +169,6 @@ std::optional<WrittenBackward> avg_pool2d_backward(const Attributes& attributes)
       }};
 }
 
-Forward adaptive_avg_pool2d(const Attributes& attributes) {
-  return unary([side = integer(attributes, "output_size")](const at::Tensor& x) {
-    return at::adaptive_avg_pool2d(x, {side, side});
-  });
-}
-
 Forward upsample_nearest2d(const Attributes& attributes) {
   return unary([factor = integer(attributes, "scale_factor")](const at::Tensor& x) {
     return at::upsample_nearest2d(x, {factor * x.size(2), factor * x.size(3)});
@@ -201,16 +182,18 @@ Forward upsample_bilinear2d(const Attributes& attributes) {
   });
 }
 
-constexpr std::array kPoolingRows{
+constexpr std::array kConvolutionRows{
+    Row{"conv1d", conv1d, initialise_by_fan_in},
+    Row{"conv2d", conv2d, initialise_by_fan_in, conv2d_backward},
+    Row{"conv_transpose2d", conv_transpose2d, initialise_by_fan_in},
     Row{.name = "max_pool2d", .bind = max_pool2d, .backward = max_pool2d_backward},
     Row{.name = "avg_pool2d", .bind = avg_pool2d, .backward = avg_pool2d_backward},
-    Row{.name = "adaptive_avg_pool2d", .bind = adaptive_avg_pool2d, .deterministic = false},
     Row{"upsample_nearest2d", upsample_nearest2d},
-    Row{.name = "upsample_bilinear2d", .bind = upsample_bilinear2d, .deterministic = false},
+    Row{"upsample_bilinear2d", upsample_bilinear2d},
 };
 
 }  // namespace
 
-std::span<const Row> pooling_rows() { return kPoolingRows; }
+std::span<const Row> convolution_rows() { return kConvolutionRows; }
 
 }  // namespace pp::model::ops

@@ -2,11 +2,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/hardsigmoid.h>
-#include <ATen/ops/hardswish.h>
-#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/relu6.h>
 #include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
@@ -20,8 +16,6 @@
 
 #include "libprofile/core/ops/attributes.h"
 #include "libprofile/model/ops/forward.h"
-
-// All: [n, ...] -> the same shape
 
 namespace pp::model::ops {
 
@@ -57,15 +51,6 @@ std::optional<WrittenBackward> relu_backward(const Attributes& /*attributes*/) {
       [](const at::Tensor& gradient, const at::Tensor& y) { return at::threshold_backward(gradient, y, 0); });
 }
 
-Forward relu6(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::relu6(x); });
-}
-
-Forward leaky_relu(const Attributes& attributes) {
-  return unary(
-      [slope = number(attributes, "negative_slope")](const at::Tensor& x) { return at::leaky_relu(x, slope); });
-}
-
 Forward sigmoid(const Attributes& /*attributes*/) {
   return saving<Keeps::output>(
       [](const at::Tensor& x) { return may_overwrite(x) ? x.sigmoid_() : x.sigmoid(); });
@@ -81,14 +66,6 @@ Forward silu(const Attributes& /*attributes*/) {
 std::optional<WrittenBackward> silu_backward(const Attributes& /*attributes*/) {
   return of_saved(
       [](const at::Tensor& gradient, const at::Tensor& x) { return at::silu_backward(gradient, x); });
-}
-
-Forward hardsigmoid(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::hardsigmoid(x); });
-}
-
-Forward hardswish(const Attributes& /*attributes*/) {
-  return unary([](const at::Tensor& x) { return at::hardswish(x); });
 }
 
 Forward tanh(const Attributes& /*attributes*/) {
@@ -158,48 +135,6 @@ Forward softmax(const Attributes& /*attributes*/) {
   return unary([](const at::Tensor& x) { return at::softmax(x, -1); });
 }
 
-constexpr std::array kActivationRows{
-    Row{.name = "relu", .bind = relu, .backward = relu_backward},
-    Row{"relu6", relu6},
-    Row{"leaky_relu", leaky_relu},
-    Row{.name = "sigmoid", .bind = sigmoid, .backward = sigmoid_backward},
-    Row{.name = "silu", .bind = silu, .backward = silu_backward},
-    Row{"hardsigmoid", hardsigmoid},
-    Row{"hardswish", hardswish},
-    Row{.name = "tanh", .bind = tanh, .backward = tanh_backward},
-    Row{.name = "gelu", .bind = gelu, .backward = gelu_backward},
-    Row{.name = "soft_cap", .bind = soft_cap, .backward = soft_cap_backward},
-    Row{.name = "gated_activation", .bind = gated_activation, .backward = gated_activation_backward},
-    Row{"softmax", softmax},
-};
-
-}  // namespace
-
-std::span<const Row> activation_rows() { return kActivationRows; }
-
-at::Tensor opened(GateActivation gate, const at::Tensor& x) {
-  using enum GateActivation;
-  switch (gate) {
-    case silu: return at::silu(x);
-    case gelu: return at::gelu(x, "none");
-    case gelu_tanh: return at::gelu(x, "tanh");
-    case relu: break;
-  }
-  return at::relu(x);
-}
-at::Tensor opened_backward(GateActivation gate, const at::Tensor& gradient, const at::Tensor& x) {
-  using enum GateActivation;
-  switch (gate) {
-    case silu: return at::silu_backward(gradient, x);
-    case gelu: return at::gelu_backward(gradient, x, "none");
-    case gelu_tanh: return at::gelu_backward(gradient, x, "tanh");
-    case relu: break;
-  }
-  return at::threshold_backward(gradient, x, 0);
-}
-
-namespace {
-
 /// Terms of one type and shape: the sum is like each term, and so is its gradient.
 bool are_alike(TensorSpan inputs) {
   return std::ranges::all_of(inputs, [&](const at::Tensor& x) {
@@ -251,7 +186,15 @@ Forward scale(const Attributes& attributes) {
       });
 }
 
-constexpr std::array kArithmeticRows{
+constexpr std::array kElementwiseRows{
+    Row{.name = "relu", .bind = relu, .backward = relu_backward},
+    Row{.name = "sigmoid", .bind = sigmoid, .backward = sigmoid_backward},
+    Row{.name = "silu", .bind = silu, .backward = silu_backward},
+    Row{.name = "tanh", .bind = tanh, .backward = tanh_backward},
+    Row{.name = "gelu", .bind = gelu, .backward = gelu_backward},
+    Row{.name = "soft_cap", .bind = soft_cap, .backward = soft_cap_backward},
+    Row{.name = "gated_activation", .bind = gated_activation, .backward = gated_activation_backward},
+    Row{"softmax", softmax},
     Row{.name = "add", .bind = add, .backward = add_backward},
     Row{"multiply", multiply},
     Row{"mean", mean},
@@ -260,6 +203,27 @@ constexpr std::array kArithmeticRows{
 
 }  // namespace
 
-std::span<const Row> arithmetic_rows() { return kArithmeticRows; }
+std::span<const Row> elementwise_rows() { return kElementwiseRows; }
+
+at::Tensor opened(GateActivation gate, const at::Tensor& x) {
+  using enum GateActivation;
+  switch (gate) {
+    case silu: return at::silu(x);
+    case gelu: return at::gelu(x, "none");
+    case gelu_tanh: return at::gelu(x, "tanh");
+    case relu: break;
+  }
+  return at::relu(x);
+}
+at::Tensor opened_backward(GateActivation gate, const at::Tensor& gradient, const at::Tensor& x) {
+  using enum GateActivation;
+  switch (gate) {
+    case silu: return at::silu_backward(gradient, x);
+    case gelu: return at::gelu_backward(gradient, x, "none");
+    case gelu_tanh: return at::gelu_backward(gradient, x, "tanh");
+    case relu: break;
+  }
+  return at::threshold_backward(gradient, x, 0);
+}
 
 }  // namespace pp::model::ops

@@ -1,5 +1,6 @@
-// The ops: what binds the forward of each to a layer's attributes, and how its parameters start, a row each in
-// the file of its group. Shapes are written [n, ...] with n the samples of the micro-batch.
+// The ops that are more than a function of LibTorch (OpRow::aten): what binds the forward of each to a layer's
+// attributes, and how its parameters start, a row each in the file of its group. Shapes are written [n, ...]
+// with n the samples of the micro-batch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -94,14 +95,12 @@ struct Row {
   BindBackward* backward = nullptr;
   /// In place of `bind` and `backward`, of an op whose halves share what it holds from pass to pass.
   BoundLayer (*bind_whole)(const Attributes& attributes) = nullptr;
-  bool deterministic = true;  ///< BoundLayer::deterministic
 };
 /// The groups of rows, by the names of core's.
-std::span<const Row> activation_rows(), arithmetic_rows(), attention_rows(), convolution_rows(), dropout_rows(),
-    embedding_rows(), expert_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(),
-    pooling_rows(), recurrent_rows(), relative_position_rows(), shape_rows();
-/// All of them, sorted by name.
-std::span<const Row> table();
+std::span<const Row> attention_rows(), convolution_rows(), dropout_rows(), elementwise_rows(), embedding_rows(),
+    expert_rows(), grouped_query_attention_rows(), linear_rows(), normalisation_rows(), recurrent_rows(),
+    shape_rows();
+/// Null: there is none of this name.
 const Row* find(std::string_view name);
 
 }  // namespace pp::model::ops

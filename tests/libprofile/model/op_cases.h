@@ -1,4 +1,4 @@
-// One or more settings of every op, for tests that hold for all of them.
+// The examples of every op (OpRow::examples), for tests that hold for all of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ struct OpCase {
   Attributes attributes;           ///< those that differ from the default
 };
 
-/// At least one per op of the forward table.
+/// In the order of the table.
 std::vector<OpCase> op_cases();
 std::string to_text(const OpCase& op_case);
 

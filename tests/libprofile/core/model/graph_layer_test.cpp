@@ -91,6 +91,26 @@ TEST_SUITE("libprofile/core/model/graph_layer") {
     CHECK(index_limit(residual, {Kind::target, 0, 0}) == 3);  // of nll_loss_nd in the loss
   }
 
+  TEST_CASE("calls limit the integers that they index by") {
+    const auto limit = [](const std::string& call) {
+      const std::string text = R"({"format": "pp.model", "version": 1, "name": "m", "outputs": ["a"],
+        "inputs": [{"name": "x", "dtype": "int64", "shape": [4]}],
+        "layers": [{"name": "a", "op": "aten", "inputs": ["x"], "call": )" +
+                               call + "}]}";
+      return index_limit(resolve(parse_model(text)), {TensorSource::Kind::input, 0, 0});
+    };
+    CHECK(limit(R"({"target": "aten::one_hot", "arguments": {"self": {"input": 0}, "num_classes": 7},
+      "outputs": [{"dtype": "int64", "shape": [4, 7]}]})") == 7);
+    CHECK(limit(R"({"target": "aten::index.Tensor", "outputs": [{"shape": [4, 3]}],
+      "parameters": [{"name": "p", "shape": [11, 3]}],
+      "arguments": {"self": {"parameter": "p"}, "indices": [{"input": 0}]}})") == 11);
+    CHECK(limit(R"({"target": "aten::index.Tensor", "outputs": [{"shape": [4, 3]}],
+      "buffers": [{"name": "b", "shape": [5, 3]}],
+      "arguments": {"self": {"buffer": "b"}, "indices": [{"input": 0}]}})") == 5);
+    CHECK(limit(R"({"target": "aten::neg", "arguments": {"self": {"input": 0}},
+      "outputs": [{"dtype": "int64", "shape": [4]}]})") == 0);
+  }
+
   TEST_CASE("the limit of integers comes back through any number of layers") {
     constexpr int kLayers = 50'000;
     ModelGraph graph;

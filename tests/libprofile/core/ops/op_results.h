@@ -20,7 +20,7 @@ inline TensorType index_type(Shape shape) { return {std::move(shape), DType::int
 /// Of an op or a loss.
 inline OpResult infer(std::string_view name, const Attributes& given, const std::vector<TensorType>& inputs) {
   const OpRow& row = find_op(name) != nullptr ? *find_op(name) : *find_loss(name);
-  return row.infer(complete_attributes(row, given, ""), inputs);
+  return row.result(complete_attributes(row, given, ""), inputs);
 }
 inline std::string refused(std::string_view name, const Attributes& given,
                            const std::vector<TensorType>& inputs) {
