@@ -152,6 +152,7 @@ std::vector<OpRow> shape_ops() {
        .min_inputs = 2,
        .max_inputs = kMany,
        .attributes = {dim_attribute()},
+       .tensor = TensorSplit::positions,
        .infer = infer_concat},
       {.name = "pad",
        .summary = "zeros around a dimension; negative counts cut off",

@@ -90,6 +90,49 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
   }
 
   TEST_CASE(
+      "members of a group join the positions that each has in front of the head, not in front of attention") {
+    const ModelGraph model = pp::model::build_hugging_face(
+        parse_json(R"({"model_type": "deepseek_v3", "vocab_size": 512, "hidden_size": 16,
+      "intermediate_size": 24, "moe_intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "num_key_value_heads": 2, "n_shared_experts": 1, "n_routed_experts": 8, "kv_lora_rank": 4, "q_lora_rank": 6,
+      "qk_rope_head_dim": 4, "v_head_dim": 8, "qk_nope_head_dim": 8, "n_group": 4, "topk_group": 2,
+      "num_experts_per_tok": 2, "first_k_dense_replace": 0, "num_nextn_predict_layers": 1,
+      "max_position_embeddings": 16})"),
+        "mtp=1");
+    const auto joined = [&](int tensor, int context) {
+      EstimateOptions options{.micro_batch_sizes = {2},
+                              .dtype = DType::bfloat16,
+                              .tensor_degree = tensor,
+                              .context_degree = context};
+      options.sequence_parallel = true;
+      return estimate_profile(model, device(), options);
+    };
+    const auto output = [](const Profile& profile, const char* name) {
+      return layer_of(profile, name).points[0].output.value;
+    };
+    // Two samples of twice 16 positions of width 16, in two bytes.
+    CHECK(output(joined(1, 1), "predictions") == 2 * 32 * 16 * 2);
+    CHECK(output(joined(2, 1), "predictions") == 32 * 16 * 2);
+    CHECK(output(joined(1, 2), "predictions") == 32 * 16 * 2);
+    CHECK(layer_of(joined(2, 1), "lm_head").parameter_count == 256 * 16);
+    CHECK(layer_of(joined(2, 1), "model.layers.1.embed_tokens").parameter_count == 256 * 16);
+    CHECK(layer_of(joined(1, 1), "model.layers.1.eh_proj").forward_flops_per_sample.value ==
+          2.0 * 16 * 32 * 16);
+    ModelGraph mixed = model;  // attention reads the joined positions
+    std::ranges::find(mixed.layers, "model.layers.1.hnorm", &Layer::name)->inputs = {"both"};
+    std::ranges::find(mixed.layers, "model.layers.1.enorm", &Layer::name)->inputs = {"both"};
+    mixed.layers.insert(std::ranges::find(mixed.layers, "model.layers.1.enorm", &Layer::name),
+                        {"both", "concat", {"model.norm", "model.layers.1.embed_tokens"}, {}});
+    std::erase_if(mixed.layers, [](const Layer& layer) { return layer.name == "predictions"; });
+    mixed.layers.back().inputs = {"model.layers.1.shared_head.norm"};
+    EstimateOptions options{.micro_batch_sizes = {2}, .dtype = DType::bfloat16, .tensor_degree = 2};
+    CHECK_THROWS_WITH_AS(estimate_profile(mixed, device(), options),
+                         "layer both is concat, which 2 devices cannot divide; use --tensor 1, or a "
+                         "transformer of linear and attention layers",
+                         Error);
+  }
+
+  TEST_CASE(
       "with sequence parallelism everything kept is divided, without it what lies between blocks is whole") {
     const Profile one = estimated(kSmall, 1), divided = estimated(kSmall, 4),
                   whole = estimated(kSmall, 4, false);
