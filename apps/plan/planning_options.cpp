@@ -15,6 +15,7 @@
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/program_text.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/cluster.h"
 #include "libprofile/core/index.h"
 #include "libprofile/core/text.h"
@@ -433,7 +434,8 @@ plan::PlanRequest to_request(const RequestOptions& options, const Profile& profi
   } else if (!options.cuts.empty()) {
     request.cuts = cli::parse_counts(options.cuts, ',', "--cuts");
   } else if (!options.layout.empty()) {
-    request.cuts = plan::cuts_of_layout(plan::make_graph(profile), options.layout);
+    request.cuts = plan::cuts_of_layout(plan::make_graph(profile), prediction_blocks(profile.model).size(),
+                                        options.layout);
   }
   if (!options.replicas.empty()) {
     request.replicas = cli::parse_counts(options.replicas, '-', "--replicas");

@@ -22,7 +22,7 @@ struct EstimateOptions {
   std::string output;
   std::string sizes = "1,2,4,8,16";
   std::optional<RunType> dtype;
-  int tensor = 1, context_parallel = 1, expert_parallel = 1, shard_degree = 1;
+  int tensor = 1, context_parallel = 1, expert_parallel = 1, expert_nodes = 1, shard_degree = 1;
   Sharding shard = Sharding::full;
   std::optional<double> imbalance;
   bool whole_positions = false;
@@ -73,6 +73,7 @@ profile::EstimateOptions settings_of(const EstimateOptions& options, const profi
       .tensor_degree = options.tensor,
       .context_degree = options.context_parallel,
       .expert_degree = options.expert_parallel,
+      .expert_nodes = options.expert_nodes,
       .shard_group = {options.shard_degree, options.shard},
       .expert_imbalance = options.imbalance,
       .sequence_parallel = !options.whole_positions,
@@ -155,6 +156,9 @@ constexpr auto kEstimate = options(
                                      "devices that have a part of every mixture's experts each: several of "
                                      "these groups, with samples of their own, or a part of one",
                                      {.least = 1}),
+    option<&Wanted::expert_nodes>(
+        "--expert-nodes", "nodes that these are in: --expert-link is between them, --tensor-link within",
+        {.least = 1}),
     option<&Wanted::imbalance>("--expert-imbalance",
                                "most tokens that the experts of a device get, relative to the mean",
                                {.value = "FACTOR", .least = 1, .most = 1000, .standard = "the trainer's"}),

@@ -7,6 +7,7 @@
 
 #include "apps/cli/arguments.h"
 #include "apps/cli/output.h"
+#include "apps/cli/progress.h"
 #include "libprofile/core/error.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
@@ -44,7 +45,14 @@ std::optional<Document> document_with_arguments(const std::string& model) {
 
 ModelGraph parse(std::string_view text, const std::string& arguments) {
   const Json json = parse_json(text);
-  if (model::is_hugging_face_config(json)) return model::build_hugging_face(json, arguments);
+  if (model::is_hugging_face_config(json)) {
+    ModelGraph model = model::build_hugging_face(json, arguments);
+    const auto further = json.find(model::kPredictionsKey);
+    if (further != json.end() && *further > 0 && arguments.find("mtp=") == arguments.npos)
+      cli::inform("multi-token prediction (" + std::string(model::kPredictionsKey) + " " + further->dump() +
+                  ") is left out; config.json:mtp=1 has a block of it");
+    return model;
+  }
   if (arguments.empty()) {
     const ResolvedModel model = resolve(model_from_json(json));
     model::check_bindable(model);

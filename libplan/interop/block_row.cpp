@@ -130,7 +130,9 @@ int first_whole(const std::vector<bool>& whole, const std::vector<int>& blocks_o
 
 BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
   std::map<std::string, std::map<std::size_t, int>> numbers;  // per prefix: layer -> its number
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  const std::vector<Block> predictions = prediction_blocks(model.graph);
+  const std::size_t end = predictions.empty() ? model.layers.size() : at(predictions.front().begin);
+  for (std::size_t i = 0; i < end; ++i) {
     for (const auto& [prefix, n] : numbered_parts(module_of(model.graph.layers[i]))) numbers[prefix][i] = n;
   }
   BlockRow best;
@@ -147,6 +149,7 @@ BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer) {
                 "h.1.attention, ...), and " +
                     model.graph.name + (one ? " has one" : " has no such layers"));
   }
+  best.predictions = predictions;
   return best;
 }
 
@@ -160,7 +163,7 @@ std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const s
           trainer,
           name(i) + " stands before the blocks and belongs into the first stage; plan with --cut-at block");
   }
-  for (std::size_t i = row.end; i < stage_of.size(); ++i) {
+  for (std::size_t i = row.behind(); i < stage_of.size(); ++i) {
     if (stage_of[i] != last)
       refuse_plan(
           trainer,
@@ -178,10 +181,24 @@ std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const s
   return count;
 }
 
+int stage_of_predictions(const Plan& plan, const BlockRow& row, const std::string& trainer) {
+  if (row.predictions.empty()) return -1;
+  const std::vector<int> stage_of = stage_of_layers(plan);
+  const int stage = stage_of[row.behind() - 1];
+  for (std::size_t i = row.end; i < row.behind(); ++i) {
+    const bool in_front = i < at(row.predictions.front().begin) && stage_of[i] == stage_of[row.end - 1];
+    if (stage_of[i] == stage || in_front) continue;
+    refuse_plan(trainer, "multi-token prediction begins in stage " + std::to_string(stage_of[i]) + " with " +
+                             plan.model.layers[i].name + " and ends in stage " + std::to_string(stage) +
+                             "; plan with --cuts that leave it in one");
+  }
+  return stage;
+}
+
 void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost) {
   std::vector<std::string> others;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const bool outside = l < row.begins[0] || l >= row.end, head = l + 1 == model.layers.size();
+    const bool outside = l < row.begins[0] || l >= row.behind(), head = l + 1 == model.layers.size();
     if (outside && !head && is_product(model.graph.layers[l])) others.push_back(model.graph.layers[l].name);
   }
   if (others.empty()) return;
@@ -208,7 +225,7 @@ LanguageSizes language_sizes(const ResolvedModel& model, const BlockRow& row) {
   for (std::size_t l = row.begins[0]; l < row.end; ++l)
     sizes.expert_hidden = std::max(sizes.expert_hidden, number_of(model.graph.layers[l], "hidden"));
   if (!row.has(false)) sizes.feed_forward = sizes.expert_hidden;
-  for (std::size_t l = row.end; l < model.layers.size(); ++l)
+  for (std::size_t l = row.behind(); l < model.layers.size(); ++l)
     sizes.tied |= model.layers[l].weights_layer >= 0 && at(model.layers[l].weights_layer) < row.begins[0];
   return sizes;
 }
@@ -225,7 +242,8 @@ BlockRecompute block_recompute(const Plan& plan, const BlockRow& row) {
   std::vector<bool> whole;
   for (std::size_t b = 0; b < repeated.size(); ++b)
     whole.push_back(repeated[b].size() == row.end_of(b) - row.begins[b]);
-  if (std::ranges::all_of(whole, std::identity())) return {Kind::full};
+  // Those that are whole without predictions are the first ones of every stage.
+  if (row.predictions.empty() && std::ranges::all_of(whole, std::identity())) return {Kind::full};
   const auto same = [&](const std::set<std::size_t>& layers) {
     return std::ranges::all_of(repeated, [&](const auto& block) { return block == layers; });
   };

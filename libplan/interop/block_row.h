@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "libplan/interop/trainer_export.h"
+#include "libprofile/core/blocks.h"
 
 namespace pp::plan::detail {
 
 /// A row of blocks in the model: layers `PREFIX<n>.*` for n = 0, 1, ...
 struct BlockRow {
-  std::vector<std::size_t> begins;  ///< first layer of each block
-  std::size_t end = 0;              ///< behind the last one
-  std::vector<bool> mixtures;       ///< of each block whether it has experts
+  std::vector<std::size_t> begins;      ///< first layer of each block
+  std::size_t end = 0;                  ///< behind the last one
+  std::vector<bool> mixtures;           ///< of each block whether it has experts
+  std::vector<Block> predictions = {};  ///< prediction_blocks() behind the row
   std::size_t end_of(std::size_t block) const { return block + 1 < begins.size() ? begins[block + 1] : end; }
   int size() const { return static_cast<int>(begins.size()); }
   /// The first block with experts, or without.
@@ -23,17 +25,25 @@ struct BlockRow {
     return static_cast<std::size_t>(std::ranges::find(mixtures, mixture) - mixtures.begin());
   }
   bool has(bool mixture) const { return first(mixture) < mixtures.size(); }
+  /// The first layer behind all blocks.
+  std::size_t behind() const {
+    return predictions.empty() ? end : static_cast<std::size_t>(predictions.back().end);
+  }
 };
 
 /// The row of blocks with equal operations and parameters, those with experts among themselves, that holds most
 /// of the layers. Throws pp::Error (data) in the name of `trainer` when there is none of at least two.
 BlockRow block_row_of(const ResolvedModel& model, const std::string& trainer);
 
-/// How many blocks each stage has. Throws pp::Error (data) where a stage begins inside a block, or what stands
-/// before and behind the row is not in the first and last stage.
+/// How many blocks each stage has, without predictions. Throws pp::Error (data) where a stage begins inside a
+/// block, or what stands before and behind all blocks is not in the first and last stage.
 std::vector<int> blocks_of_stages(const Plan& plan, const BlockRow& row, const std::string& trainer);
 
-/// Adds the products of matrices outside the row, but for the head: those of a vision tower, say.
+/// The stage of all predictions; -1: there are none. Throws pp::Error (data) where they are in several, or what
+/// stands between the row and them is in a stage of its own.
+int stage_of_predictions(const Plan& plan, const BlockRow& row, const std::string& trainer);
+
+/// Adds the products of matrices outside the blocks, but for the head: those of a vision tower, say.
 void leave_out_others(const ResolvedModel& model, const BlockRow& row, LossList& lost);
 
 /// Sizes of a language model, as far as the layers say them; 0: they do not.

@@ -26,6 +26,8 @@ class DecoderReader {
       if (row_.has(mixture)) read_block(row_.first(mixture));
     next_ = row_.end, end_ = model_.layers.size();
     read_norm();
+    for (const Block& prediction : row_.predictions) read_prediction(prediction);
+    if (!row_.predictions.empty()) take("concat");
     take("linear");
     if (next_ != end_) fail("nothing is expected behind the head");
     if (!same_dropout_) throw OtherForm{"its layers have several rates of dropout"};
@@ -89,6 +91,24 @@ class DecoderReader {
           throw OtherForm{first.name + " and " + other.name + " have other attributes"};
       }
     }
+  }
+
+  /// As DecoderBuilder::prediction() writes it: norms of both inputs, their product, a block of the row, a
+  /// norm.
+  void read_prediction(const Block& block) {
+    if (next_ != static_cast<std::size_t>(block.begin)) fail("multi-token prediction is expected there");
+    take("embedding");
+    read_norm();
+    read_norm();
+    take("concat");
+    take("linear");
+    const std::size_t last = row_.begins.back();
+    for (std::size_t l = last; l < row_.end; ++l) {
+      const Layer& other = model_.graph.layers[l];
+      if (take(other.op).attributes != other.attributes)
+        throw OtherForm{other.name + " and " + model_.graph.layers[next_ - 1].name + " have other attributes"};
+    }
+    read_norm();
   }
 
   void read_block(std::size_t block) {

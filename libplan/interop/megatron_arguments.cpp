@@ -76,27 +76,30 @@ class Unrolled {
   std::size_t next_ = 0;
 };
 
-/// E and L once each, at the ends.
-void check_ends(const std::string& layout, const std::string& letters) {
-  if (letters.find('m') != std::string::npos)
-    refuse(layout, "m is a layer of multi-token prediction, which no profile has; leave it out");
+/// E and L once each, at the ends, so many t between them, and behind these so many m.
+void check_letters(const std::string& layout, const std::string& letters, std::size_t blocks,
+                   std::size_t predictions) {
   std::string layers = letters;
   std::erase(layers, '|');
-  const bool ends = layers.size() >= 2 && layers.front() == 'E' && layers.back() == 'L';
-  if (!ends || std::ranges::count(layers, 't') + 2 != std::ssize(layers))
-    refuse(layout, "E stands first, L last, and t between them");
+  const auto t = static_cast<std::size_t>(std::ranges::count(layers, 't'));
+  const auto m = static_cast<std::size_t>(std::ranges::count(layers, 'm'));
+  if (layers != "E" + std::string(t, 't') + std::string(m, 'm') + "L")
+    refuse(layout, "E stands first, L last, between them t, and m behind all t");
+  if (m != predictions)
+    refuse(layout, "it has " + std::to_string(m) +
+                       " m, blocks of multi-token prediction, and the profile's model " +
+                       std::to_string(predictions) + "; estimate one of config.json:mtp=" + std::to_string(m));
+  if (t != blocks || blocks == 0)
+    refuse(layout, "it has " + counted(static_cast<std::int64_t>(t), "block") + ", and the profile's model " +
+                       std::to_string(blocks));
 }
 
 }  // namespace
 
-std::vector<int> cuts_of_layout(const PlanGraph& graph, const std::string& layout) {
+std::vector<int> cuts_of_layout(const PlanGraph& graph, std::size_t predictions, const std::string& layout) {
   const std::string letters = Unrolled(layout).letters();
-  check_ends(layout, letters);
   const std::vector<std::vector<int>> blocks = numbered_blocks(graph);
-  const auto wanted = std::ranges::count(letters, 't');
-  if (wanted != std::ssize(blocks) || blocks.empty())
-    refuse(layout,
-           "it has " + counted(wanted, "block") + ", and the profile's model " + std::to_string(blocks.size()));
+  check_letters(layout, letters, blocks.size() - predictions, predictions);
   std::vector<int> cuts;
   int next = 0;  // the first layer of the next letter's
   std::size_t block = 0;
@@ -107,8 +110,10 @@ std::vector<int> cuts_of_layout(const PlanGraph& graph, const std::string& layou
     } else if (letters[i] == 'E') {
       next = blocks.front().front();
       if (next == 0) refuse(layout, "nothing stands in front of the model's first block");
-    } else if (letters[i] == 't') {
-      next = blocks[block].back() + 1;
+    } else if (letters[i] != 'L') {
+      // A norm between blocks and predictions is the blocks'.
+      next = block + 1 == blocks.size() - predictions && predictions > 0 ? blocks[block + 1].front()
+                                                                         : blocks[block].back() + 1;
       ++block;
     }
   }
@@ -147,7 +152,8 @@ class Reader {
 };
 
 /// Arguments that are read here.
-constexpr std::array<std::string_view, 31> kRead{"tensor-model-parallel-size",
+constexpr std::array<std::string_view, 32> kRead{kMegatronPredictions,
+                                                 "tensor-model-parallel-size",
                                                  "context-parallel-size",
                                                  "expert-model-parallel-size",
                                                  "expert-tensor-parallel-size",
@@ -199,7 +205,6 @@ constexpr std::array kUnpriced{std::pair{"fp16", "loss scales in float16"},
                                std::pair{"cpu-offloading", "activations on the host"},
                                std::pair{"fine-grained-activation-offloading", "activations on the host"},
                                std::pair{"optimizer-cpu-offload", "the optimizer's state on the host"},
-                               std::pair{"mtp-num-layers", "layers of multi-token prediction"},
                                std::pair{"encoder-num-layers", "an encoder beside the decoder"},
                                std::pair{"rampup-batch-size", "mini-batches that grow"}};
 
@@ -245,10 +250,11 @@ struct Split {
 
 Split split_of(const Reader& read, const Profile& profile) {
   const PlanGraph graph = make_graph(profile);
-  const int blocks = static_cast<int>(numbered_blocks(graph).size());
+  const std::size_t predictions = prediction_blocks(profile.model).size();
+  const int blocks = static_cast<int>(numbered_blocks(graph).size() - predictions);
   Split split{.pipeline = read.number("pipeline-model-parallel-size", 1), .cuts = {}};
   if (read.has("pipeline-model-parallel-layout")) {
-    split.cuts = cuts_of_layout(graph, read.text("pipeline-model-parallel-layout"));
+    split.cuts = cuts_of_layout(graph, predictions, read.text("pipeline-model-parallel-layout"));
     const int stages = static_cast<int>(split.cuts.size()) + 1;
     if (stages % split.pipeline != 0)
       refuse_argument("pipeline-model-parallel-layout",
@@ -264,7 +270,7 @@ Split split_of(const Reader& read, const Profile& profile) {
     if (s > 0) layout += '|';
     layout.append(at(std::max(0, counts[s])), 't');
   }
-  split.cuts = cuts_of_layout(graph, layout + "L");
+  split.cuts = cuts_of_layout(graph, predictions, layout + std::string(predictions, 'm') + "L");
   return split;
 }
 
@@ -293,6 +299,15 @@ void check_sizes(const MegatronArguments& arguments, const Profile& profile) {
     refuse_argument(std::string(name), given->second + ", and the profile's model has " + there->second +
                                            "; price with a profile of the same model");
   }
+}
+
+void check_predictions(const Reader& read, const Profile& profile) {
+  const int there = static_cast<int>(prediction_blocks(profile.model).size());
+  const int asked = read.number(kMegatronPredictions, 0);
+  if (asked == there) return;
+  refuse_argument(std::string(kMegatronPredictions),
+                  std::to_string(asked) + ", and the profile's model has " + std::to_string(there) +
+                      "; estimate one of config.json:mtp=" + std::to_string(asked));
 }
 
 void check_types(const Reader& read, const Profile& profile) {
@@ -331,12 +346,13 @@ std::string recomputed(const Reader& read) {
   return "blocks";
 }
 
-/// The first blocks of every stage, as positions among all.
+/// The first blocks of every stage, as positions among all; of no predictions.
 std::vector<int> first_of_stages(const Profile& profile, const Split& split, int count) {
   std::vector<int> chosen;
   const std::vector<Block> blocks = blocks_of(profile.model);
+  const int decoding = static_cast<int>(blocks.size() - prediction_blocks(profile.model).size());
   int stage = -1, left = 0;
-  for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
+  for (int b = 0; b < decoding; ++b) {
     const auto of =
         static_cast<int>(std::ranges::upper_bound(split.cuts, blocks[at(b)].begin) - split.cuts.begin());
     if (std::exchange(stage, of) != of) left = count;
@@ -385,6 +401,7 @@ Profile profile_by(const MegatronArguments& arguments, Profile profile) {
   for (const auto& [name, what] : kUnpriced)
     if (read.has(name)) refuse_argument(name, std::string(what) + ", which is not priced; leave it out");
   check_sizes(arguments, profile);
+  check_predictions(read, profile);
   check_degree(read, "tensor-model-parallel-size", profile.tensor_degree, "--tensor");
   check_degree(read, "context-parallel-size", profile.context_parallel.degree, "--context-parallel");
   check_degree(read, "expert-model-parallel-size", profile.expert_parallel.degree, "--expert-parallel");

@@ -12,12 +12,16 @@
 
 namespace pp::plan {
 
-/// The first layers of all stages but the first, of a layout such as `Et*3|(tt|)*29,L`: `E` is what stands in
-/// front of the first numbered block, `t` a block, `L` what stands behind the last, `|` begins a stage, `x*n`
-/// and `(..)*n` repeat, commas mean nothing. `E||t|L`: a stage of nothing, `m`: multi-token prediction; both
-/// are refused. Throws pp::Error (usage) for a text that is no layout, and for one of another number of blocks.
+/// Of multi-token prediction: how many blocks.
+inline constexpr std::string_view kMegatronPredictions = "mtp-num-layers";
+
+/// The first layers of all stages but the first, of a layout such as `Et*3|(tt|)*29,m|L`: `E` is what stands in
+/// front of the first numbered block, `t` a block, `m` one of the last `predictions`, `L` what stands behind
+/// them,
+/// `|` begins a stage, `x*n` and `(..)*n` repeat, commas mean nothing. `E||t|L`, a stage of nothing, is
+/// refused. Throws pp::Error (usage) for a text that is no layout, and for one of another number of blocks.
 /// Source: Megatron-Core's guide, "Custom Pipeline Model Parallel Layout".
-std::vector<int> cuts_of_layout(const PlanGraph& graph, const std::string& layout);
+std::vector<int> cuts_of_layout(const PlanGraph& graph, std::size_t predictions, const std::string& layout);
 
 /// Values by name, without dashes; of flags empty, of several words as they stand.
 using MegatronArguments = std::map<std::string, std::string, std::less<>>;

@@ -1,7 +1,7 @@
 // Source: Megatron-LM, core release 0.13 and later (megatron/training/arguments.py).
-// `--pipeline-model-parallel-layout`: E embedding, t decoder layer, L loss, `|` between stages, `t*n` for n
-// layers. Its schedules are 1F1B and, with more stages than workers, interleaved. Ranks count tensor members
-// first, then those of context groups, then replicas, then stages, or with
+// `--pipeline-model-parallel-layout`: E embedding, t decoder layer, m multi-token prediction, L loss, `|`
+// between stages, `t*n` for n layers. Its schedules are 1F1B and, with more stages than workers, interleaved.
+// Ranks count tensor members first, then those of context groups, then replicas, then stages, or with
 // `--use-tp-pp-dp-mapping` stages before replicas.
 #include "libplan/interop/megatron_model.h"
 
@@ -22,19 +22,21 @@ namespace {
 
 const std::string kMegatronName = "Megatron-LM";
 
-/// `Et*3` for an embedding and three blocks.
-std::string stage_text(bool embedding, int blocks, bool loss) {
-  std::string text = embedding ? "E" : "";
-  if (blocks > 0) text += blocks == 1 ? "t" : "t*" + std::to_string(blocks);
-  return text + (loss ? "L" : "");
+/// `t*3`
+std::string letters(char letter, int times) {
+  if (times == 0) return {};
+  return std::string(1, letter) + (times == 1 ? "" : "*" + std::to_string(times));
 }
 
-std::string layout_of(const std::vector<int>& blocks) {
-  const std::size_t last = blocks.size() - 1;
-  std::string layout;
-  for (std::size_t s = 0; s <= last; ++s)
-    layout += (s > 0 ? "|" : "") + stage_text(s == 0, blocks[s], s == last);
-  return layout;
+/// `Et*3|t*2mL`: so many blocks in each stage, and in one of them the predictions.
+std::string layout_of(const std::vector<int>& blocks, int predicting, int predictions) {
+  const int last = static_cast<int>(blocks.size()) - 1;
+  std::string layout = "E";
+  for (int s = 0; s <= last; ++s) {
+    layout += (s > 0 ? "|" : "") + letters('t', blocks[at(s)]);
+    if (s == predicting) layout += letters('m', predictions);
+  }
+  return layout + "L";
 }
 
 /// Shared weights of the embedding and the head alone, which it adds up over the first and last stage.
@@ -75,8 +77,8 @@ std::string optimizer_argument(OptimizerName name, detail::LossList& lost) {
   return "--optimizer " + std::string(text) + "\n";
 }
 
-std::string argument(const std::string& name, std::int64_t value) {
-  return "--" + name + " " + std::to_string(value) + "\n";
+std::string argument(std::string_view name, std::int64_t value) {
+  return "--" + std::string(name) + " " + std::to_string(value) + "\n";
 }
 
 /// Recomputation is a setting of the whole model there.
@@ -244,9 +246,12 @@ MegatronRun megatron_run(const Plan& plan, Losses losses) {
   check_tied(plan);
   const ResolvedModel model = resolve(plan.model);
   const detail::BlockRow row = detail::block_row_of(model, kMegatronName);
-  const std::string layout = layout_of(detail::blocks_of_stages(plan, row, kMegatronName));
+  const std::vector<int> blocks = detail::blocks_of_stages(plan, row, kMegatronName);
+  const int predicting = detail::stage_of_predictions(plan, row, kMegatronName);
+  const int predictions = static_cast<int>(row.predictions.size());
+  const std::string layout = layout_of(blocks, predicting, predictions);
   detail::leave_out_others(model, row, lost);
-  detail::leave_out_unsaid(plan, run.lane, {.products = true}, lost);
+  detail::leave_out_unsaid(plan, run.lane, {.products = true, .predictions = predictions}, lost);
   const std::string recompute = recompute_arguments(plan, row, run.lane, lost);
   const std::string precision = precision_arguments(plan.training, lost);
   detail::check_order(plan, run.lane, lost);
@@ -258,6 +263,7 @@ MegatronRun megatron_run(const Plan& plan, Losses losses) {
   run.arguments =
       argument("pipeline-model-parallel-size", std::ssize(run.lane.programs)) +
       "--pipeline-model-parallel-layout " + layout + "\n" + argument("num-layers", row.size()) +
+      (predictions > 0 ? argument(kMegatronPredictions, predictions) : "") +
       argument("micro-batch-size", training.mini_batch / training.micro_batches / groups_of_samples(plan)) +
       argument("global-batch-size", training.mini_batch) + group_arguments(plan) + ranks + recompute +
       precision + overlap_arguments(plan);
@@ -281,6 +287,7 @@ constexpr std::array kWords{
     Words{"pipeline-model-parallel-size", "model", "megatron", "megatron_cfg"},
     Words{"virtual-pipeline-model-parallel-size", "model", "megatron", kNemoRlModel},
     Words{"pipeline-model-parallel-layout", "model", kVerlCore, kNemoRlModel},
+    Words{kMegatronPredictions, "model", kVerlCore, kNemoRlModel},
     Words{"context-parallel-size", "model", "megatron", "megatron_cfg"},
     Words{"expert-model-parallel-size", "model", "megatron", "megatron_cfg"},
     Words{"expert-tensor-parallel-size", "model", "megatron", "megatron_cfg"},

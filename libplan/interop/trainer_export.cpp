@@ -231,7 +231,7 @@ void leave_out_unsaid(const Plan& plan, const Lane& lane, const Carried& carried
              ": it trains all, which takes longer than planned");
   for (std::size_t i = 0; i < plan.model.inputs.size(); ++i) {
     const DataTensor& input = plan.model.inputs[i];
-    if (i > 0 || is_floating(input.type.dtype))
+    if (i > at(carried.predictions) || is_floating(input.type.dtype))
       lost.add("its data are tokens: nothing gives " + input.name + " to the model");
   }
 }

@@ -102,6 +102,7 @@ struct Carried {
   bool overlap = true;      ///< all-reduces hide behind the last backward
   bool recomputing = true;  ///< blocks that a profile counts as recomputed (is_checkpointed())
   bool products = false;    ///< of a narrow type
+  int predictions = 0;      ///< whose inputs, the second and on, it makes of the first
 };
 /// The first mixture of experts; null: there is none.
 const Layer* mixture_of(const Plan& plan);

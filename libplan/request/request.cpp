@@ -13,6 +13,7 @@
 #include "libplan/request/shapes.h"
 #include "libplan/schedule/closed_forms.h"
 #include "libplan/schedule/versions.h"
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
 
@@ -237,8 +238,11 @@ PlanGraph planned_graph(const Profile& profile, const PlanRequest& request) {
   PlanGraph graph = make_graph(profile);
   if (request.tied == TiedWeights::copies) graph.tied.clear();
   if (request.cut_at) graph.blocks = blocks_of(graph, request.cut_at->depth);
-  if (request.recompute_extent == RecomputeExtent::first_blocks)
+  if (request.recompute_extent == RecomputeExtent::first_blocks) {
     graph.recompute_blocks = numbered_blocks(graph);
+    // Megatron-Core counts them among no stage's first blocks.
+    graph.recompute_blocks.resize(graph.recompute_blocks.size() - prediction_blocks(profile.model).size());
+  }
   return graph;
 }
 

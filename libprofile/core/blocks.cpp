@@ -9,6 +9,7 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/index.h"
+#include "libprofile/core/ops/op_table.h"
 
 namespace pp {
 namespace {
@@ -82,6 +83,16 @@ std::vector<Block> blocks_of(const ModelGraph& model) {
       blocks.push_back({number, l, l + 1});
     }
   }
+  return blocks;
+}
+
+std::vector<Block> prediction_blocks(const ModelGraph& model) {
+  std::vector<Block> blocks = blocks_of(model);
+  const auto decodes = [&](const Block& block) {
+    const OpRow* row = find_op(model.layers[at(block.begin)].op);
+    return row == nullptr || row->tensor != TensorSplit::table;
+  };
+  blocks.erase(blocks.begin(), std::find_if(blocks.rbegin(), blocks.rend(), decodes).base());
   return blocks;
 }
 

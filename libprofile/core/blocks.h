@@ -24,6 +24,10 @@ struct Block {
 /// In the order of the layers; those in no block are in none.
 std::vector<Block> blocks_of(const ModelGraph& model);
 
+/// The last blocks that begin with an embedding: each predicts one token further (multi-token
+/// prediction; DeepSeek-AI, DeepSeek-V3 technical report, 2024, sec. 2.2).
+std::vector<Block> prediction_blocks(const ModelGraph& model);
+
 /// The profile in which every block keeps its inputs alone, and its backward begins with its forward
 /// (activation checkpointing as trainers have it: Chen et al., Training Deep Nets with Sublinear Memory Cost,
 /// 2016); what is so already stays. Its context says `checkpoint`. Throws pp::Error (usage) for a model without

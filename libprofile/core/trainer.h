@@ -79,6 +79,9 @@ struct ExpertKernels {
   Seconds host{};         ///< that the host takes for a layer's forward, twice in its backward
   double hidden = 0;      ///< share of the exchanges of tokens that other work hides
   double imbalance = 1;   ///< tokens of the device with most of them, relative to the mean
+  /// Whether a token travels once to each node that it needs and is handed on there (DeepSeek-AI, DeepSeek-V3
+  /// technical report, 2024, sec. 3.2.2), or once for each of its experts.
+  bool once_per_node = false;
   bool operator==(const ExpertKernels&) const = default;
 };
 

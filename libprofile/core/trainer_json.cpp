@@ -32,6 +32,7 @@ constexpr Object kExperts{
     defaulted<&ExpertKernels::host>("host_s", {.max = 1}),
     defaulted<&ExpertKernels::hidden>("hidden_exchange", kShare),
     defaulted<&ExpertKernels::imbalance>("imbalance", {1, 1000}),
+    optional<&ExpertKernels::once_per_node>("once_per_node"),
 };
 
 void check_recipes(const TrainerSpec& trainer, ObjectReader& reader) {

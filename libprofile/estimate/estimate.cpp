@@ -45,7 +45,12 @@ class Estimate {
                link(options.tensor_degree, options.tensor_link),
                options.tensor_degree,
                link(options.context_degree, options.context_link),
-               link(options.expert_degree, options.expert_link)} {
+               link(options.expert_degree, options.expert_link),
+               link(options.expert_nodes, std::nullopt)} {
+    if (options.expert_degree % options.expert_nodes != 0)
+      throw Error(ErrorKind::usage, "--expert-nodes " + std::to_string(options.expert_nodes) +
+                                        ": must divide --expert-parallel, " +
+                                        std::to_string(options.expert_degree));
     const bool experts = std::ranges::any_of(model_.graph.layers, [](const Layer& layer) {
       const OpRow* row = find_op(layer.op);
       return row != nullptr && row->work.kind == OpWork::Kind::experts;
@@ -218,6 +223,7 @@ class Estimate {
                        .tensor_degree = options_.tensor_degree,
                        .context_degree = options_.context_degree,
                        .expert_degree = options_.expert_degree,
+                       .expert_nodes = options_.expert_nodes,
                        .shard_degree = options_.shard_group.degree,
                        .experts = experts,
                        .sequence_parallel = options_.sequence_parallel,

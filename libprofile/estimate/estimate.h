@@ -38,6 +38,7 @@ struct EstimateOptions {
   /// Members that divide a mixture's experts: several of these groups together, with samples of their own, or
   /// a part of one. `micro_batch_sizes` are of one; the profile's are of all.
   int expert_degree = 1;
+  int expert_nodes = 1;  ///< that these are in, equally many in each
   /// Groups of all these, with samples of their own, that share what each layer holds.
   ShardGroup shard_group = {};
   std::optional<double> expert_imbalance = std::nullopt;  ///< in place of the trainer's
@@ -50,7 +51,7 @@ struct EstimateOptions {
   std::optional<Link> tensor_link = std::nullopt;
   /// Between members with the same weights and other positions; by default as `tensor_link`.
   std::optional<Link> context_link = std::nullopt;
-  /// Between members with other experts; by default as `tensor_link`.
+  /// Between members with other experts, of several nodes where they are in some; by default as `tensor_link`.
   std::optional<Link> expert_link = std::nullopt;
   /// Each member of a shard group has it while all send; by default as `tensor_link`.
   std::optional<Link> shard_link = std::nullopt;

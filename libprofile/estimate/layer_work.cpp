@@ -1,6 +1,7 @@
 #include "libprofile/estimate/layer_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,6 +47,20 @@ struct Operation {
   bool aligned = true;
 };
 
+/// Of all choices of k among `all`, the share that lies among `some` of them.
+double share_within(double some, double all, double k) {
+  double share = 1;
+  for (int i = 0; i < k; ++i) share *= std::max(0.0, some - i) / (all - i);
+  return share;
+}
+
+/// Choices of k among n.
+double choices(double n, double k) {
+  double count = k <= n ? 1 : 0;
+  for (int i = 0; i < k; ++i) count *= (n - i) / (i + 1);
+  return count;
+}
+
 class Accountant {
  public:
   Accountant(const ResolvedModel& model, const std::vector<OperationSplit>& splits, const WorkOptions& options)
@@ -60,6 +75,7 @@ class Accountant {
         recompute_attention_(options.recompute_attention),
         logit_bytes_(options.logit_bytes),
         expert_degree_(options.expert_degree),
+        expert_nodes_(options.expert_nodes),
         experts_(options.experts),
         size_(static_cast<double>(options.micro_batch_size) * options.tensor_degree /
               group_size(options.tensor_degree, options.context_degree, options.expert_degree,
@@ -348,7 +364,9 @@ class Accountant {
     }
     work.forward.front().host = experts_.host;
     if (!work.input_gradient.empty()) work.input_gradient.front().host = 2 * experts_.host;
-    if (others > 0) work.forward_exchanges = {2, 2 * element * sent * width * others / expert_degree_};
+    const TokenChoice routes{number("num_experts"), number("experts_per_token"), number("groups"),
+                             number("groups_per_token")};
+    if (others > 0) work.forward_exchanges = exchanges(2 * element * tokens * width, routes);
     if (narrow) work.copies += recipe_.weight_copies * ratio * element * (up.weights + down.weights);
     if (!any) return;
     work.backward_exchanges = work.forward_exchanges;
@@ -357,6 +375,16 @@ class Accountant {
     work.saved +=
         2 * full * scores + rows * element * (ratio * width + 2 * hidden + ratio * hidden) + 12 * sent;
     work.workspace += element * rows * (width + 2 * hidden);
+  }
+
+  /// `bytes`: of a member's tokens, there and back, were each sent to one device.
+  Exchanges exchanges(double bytes, const TokenChoice& choice) const {
+    const double members = expert_degree_, nodes = expert_nodes_, near = members / nodes;
+    const double copies = choice.per_token * bytes;
+    if (expert_nodes_ == 1) return {2, copies * (members - 1) / members};
+    const double away = (nodes - 1) / nodes;
+    if (!experts_.once_per_node) return {2, copies * away, copies * (near - 1) / members};
+    return {2, nodes_of_token(choice, expert_nodes_) * bytes * away, copies * (near - 1) / near};
   }
 
   static void append(std::vector<Work>& all, const std::vector<Work>& some) {
@@ -565,6 +593,7 @@ class Accountant {
   bool recompute_attention_;
   double logit_bytes_;
   int expert_degree_;
+  int expert_nodes_;
   ExpertKernels experts_;
   double size_;                  ///< samples, of which members of a tensor group have the same
   int others_;                   ///< members of it
@@ -579,6 +608,20 @@ class Accountant {
 };
 
 }  // namespace
+
+double nodes_of_token(const TokenChoice& choice, int nodes) {
+  const double n = nodes, here = choice.experts / n;
+  const bool divides = std::fmod(choice.groups, n) == 0, divided = std::fmod(n, choice.groups) == 0;
+  if (!divides && !divided) return nodes_of_token({choice.experts, choice.per_token}, nodes);
+  const double each = choice.experts / choice.groups, open = each * choice.open_groups, k = choice.per_token;
+  if (divided) return n * choice.open_groups / choice.groups * (1 - share_within(open - here, open, k));
+  double missed = 0;  // by how many of its groups are open
+  const double own = choice.groups / n;
+  for (int j = 0; j <= own && j <= choice.open_groups; ++j)
+    missed += choices(own, j) * choices(choice.groups - own, choice.open_groups - j) *
+              share_within(open - j * each, open, k);
+  return n * (1 - missed / choices(choice.groups, choice.open_groups));
+}
 
 Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype) {
   if (!dtype.products) return {};

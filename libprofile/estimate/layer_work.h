@@ -27,11 +27,20 @@ struct Gathers {
 };
 
 /// Tokens that a member sends to the experts of others and gets back from them (Lepikhin et al., GShard, 2020,
-/// sec. 3).
+/// sec. 3). Both kinds of bytes move at once.
 struct Exchanges {
   int calls = 0;
-  double bytes = 0;
+  double bytes = 0;   ///< to members of other nodes; in one node, all
+  double inside = 0;  ///< to members of its own node, where the group is in several
 };
+
+/// Nodes that hold one or more of a token's experts, in the mean: `per_token` different ones, all choices as
+/// likely, of so many of the `groups` that experts are in. Nodes have equally many experts in their order;
+/// where neither nodes nor groups are parts of the other, groups do not count. O(groups).
+struct TokenChoice {
+  double experts = 1, per_token = 1, groups = 1, open_groups = 1;
+};
+double nodes_of_token(const TokenChoice& choice, int nodes);
 
 /// Of one layer, or the loss, for one micro-batch: of one member of a tensor group.
 struct LayerWork {
@@ -62,6 +71,7 @@ struct WorkOptions {
   int context_degree = 1;
   /// Members that divide experts between them, with samples of their own beyond the two.
   int expert_degree = 1;
+  int expert_nodes = 1;  ///< that these are in, equally many in each
   /// Groups of all these, with samples of their own.
   int shard_degree = 1;
   ExpertKernels experts = {};

@@ -97,13 +97,27 @@ class Flattened {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
+/// Whether all that reads its result, up to the loss, takes each position by itself.
+bool ends_by_position(const std::vector<Flat>& operations, const Flat& operation) {
+  return std::ranges::all_of(operation.consumers, [&](int consumer) {
+    const Flat& reader = operations[at(consumer)];
+    if (reader.row == nullptr) return false;
+    const TensorSplit way = reader.row->tensor;
+    return way == TensorSplit::classes || ((way == TensorSplit::matrix || way == TensorSplit::elements) &&
+                                           ends_by_position(operations, reader));
+  });
+}
+
 /// `option`: what asks for it.
-TensorSplit way_of(const Flat& operation, int degree, const std::string& option) {
+TensorSplit way_of(const std::vector<Flat>& operations, const Flat& operation, int degree,
+                   const std::string& option) {
   const TensorSplit way = operation.row == nullptr ? TensorSplit::none : operation.row->tensor;
   const bool biased = way == TensorSplit::attention && operation.input_count > 1;
   const auto dim = operation.attributes->find("dim");
   const bool of_positions = dim != operation.attributes->end() && dim->second == Attribute{std::int64_t{0}};
-  if (way != TensorSplit::none && !biased && !of_positions) return way;
+  // Each member joins the positions that it has.
+  const bool joins = of_positions && operation.input_count > 1 && ends_by_position(operations, operation);
+  if (way != TensorSplit::none && !biased && (!of_positions || joins)) return way;
   const std::string what = operation.row == nullptr
                                ? "a call of LibTorch"
                                : std::string(operation.row->name) + (biased ? " with a bias of scores" : "");
@@ -150,7 +164,7 @@ std::vector<bool> ends_divided(const std::vector<Flat>& operations, const std::v
 class Splitter {
  public:
   Splitter(const std::vector<Flat>& operations, int degree) : operations_(operations), degree_(degree) {
-    for (const Flat& operation : operations) ways_.push_back(way_of(operation, degree, "--tensor"));
+    for (const Flat& operation : operations) ways_.push_back(way_of(operations, operation, degree, "--tensor"));
     ends_ = ends_divided(operations, ways_);
     by_features_.assign(operations.size(), false);
   }
@@ -206,7 +220,7 @@ class Splitter {
 };
 
 void check_context(const ResolvedModel& model, const std::vector<Flat>& operations, int context) {
-  for (const Flat& operation : operations) way_of(operation, context, "--context-parallel");
+  for (const Flat& operation : operations) way_of(operations, operation, context, "--context-parallel");
   const std::int64_t tokens = tokens_per_sample(model), slices = 2 * context;
   if (tokens > 0 && tokens % slices == 0) return;
   refuse("samples of " + std::to_string(tokens) + " tokens are not 2 x " + std::to_string(context) +

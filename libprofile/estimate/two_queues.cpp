@@ -37,17 +37,18 @@ class Pass {
   }
 
   double run(const Gathers& gathers) {
-    return run(gathers.calls, gathers.bytes, rates_.context_link, rates_.trainer.hidden_context);
+    if (gathers.calls == 0) return 0;
+    const double time = transfer_time(gathers.bytes, gathers.calls, rates_.context_link);
+    return enqueue(gathers.calls, (1 - rates_.trainer.hidden_context) * time);
   }
   double run(const Exchanges& exchanges) {
-    return run(exchanges.calls, exchanges.bytes, rates_.expert_link, rates_.trainer.experts.hidden);
+    if (exchanges.calls == 0) return 0;
+    const double away = transfer_time(exchanges.bytes, exchanges.calls, rates_.expert_link);
+    const double near = transfer_time(exchanges.inside, exchanges.calls, rates_.near_link);
+    return enqueue(exchanges.calls, (1 - rates_.trainer.experts.hidden) * std::max(away, near));
   }
 
  private:
-  double run(int calls, double bytes, const Link& link, double hidden) {
-    return calls == 0 ? 0 : enqueue(calls, (1 - hidden) * transfer_time(bytes, calls, link));
-  }
-
   double enqueue(int kernels, double time) {
     launched_ += kernels * launch_;
     const double wait = std::max(0.0, launched_ - finished_);

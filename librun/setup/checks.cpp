@@ -7,7 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/error.h"
+#include "libprofile/core/index.h"
 #include "libprofile/core/model/model_traits.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/core/options.h"
@@ -55,6 +57,13 @@ void check_runnable(const ResolvedModel& model) {
                                 "module; import it with "
                                 "scripts/import-torch without --plan-only, which compares them, and give that "
                                 "model.json by --model");
+  }
+  if (const std::vector<Block> further = prediction_blocks(model.graph); !further.empty()) {
+    refuse(ErrorKind::data,
+           "layer \"" + model.graph.layers[at(further.front().begin)].name +
+               "\" begins a block of multi-token prediction, whose loss is not weighted here: it is "
+               "estimated, planned and exported to Megatron-LM; leave mtp=" +
+               std::to_string(further.size()) + " out to train the model without it");
   }
   for (const Layer& layer : model.graph.layers) {
     const OpRow* row = find_op(layer.op);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libprofile/core/error.h"
 #include "libprofile/core/limits.h"
 #include "libprofile/device/build.h"
 #include "libprofile/device/cuda_devices.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "librun/data/readers.h"
 #include "librun/run.h"
 #include "librun/setup/checks.h"
@@ -112,6 +114,23 @@ TEST_SUITE("librun/check") {
               "with "
               "scripts/import-torch without --plan-only, which compares them, and give that model.json by "
               "--model");
+  }
+
+  TEST_CASE("multi-token prediction is not trained, and the layer that begins it is named") {
+    const ModelGraph model = pp::model::build_hugging_face(
+        parse_json(
+            R"({"model_type": "deepseek_v3", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
+          "moe_intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+          "n_shared_experts": 1, "n_routed_experts": 8, "kv_lora_rank": 4, "q_lora_rank": 6, "qk_rope_head_dim": 4,
+          "v_head_dim": 8, "qk_nope_head_dim": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 2,
+          "num_nextn_predict_layers": 1, "max_position_embeddings": 16})"),
+        "mtp=1");
+    const auto [message, kind] = refusal(make_plan({.model = model, .cuts = {}}), synthetic());
+    CHECK(message ==
+          "layer \"model.layers.1.embed_tokens\" begins a block of multi-token prediction, whose loss is not "
+          "weighted here: it is estimated, planned and exported to Megatron-LM; leave mtp=1 out to train the "
+          "model without it");
+    CHECK(kind == ErrorKind::data);
   }
 
   TEST_CASE(

@@ -45,7 +45,10 @@ Inside inside_of(const OpRow& row, const Attributes& attributes, const std::vect
   return {counted, inside.one_kernel ? (1 - inside.computed) * counted : 0};
 }
 
-bool is_product(const OpRow* row) { return row != nullptr && row->work.kind == OpWork::Kind::products; }
+bool is_product(const OpRow* row) {
+  return row != nullptr &&
+         (row->work.kind == OpWork::Kind::products || row->work.kind == OpWork::Kind::experts);
+}
 
 PassFlops of_layer(const Layer& layer, const ResolvedLayer& resolved) {
   Weights weights;

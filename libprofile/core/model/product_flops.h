@@ -18,9 +18,9 @@ struct PassFlops {
 };
 
 /// Per layer. Operations that are no products (norms, activations, pools) count nothing, calls of LibTorch what
-/// they say. Attention counts all pairs of positions, also under a causal mask, and its softmax with its
-/// products, 5 FLOPs a pair. Within a graph every node is counted with the gradient of its input. The loss
-/// counts nothing. O(layers + nodes).
+/// they say, mixtures their router and the experts that each token needs. Attention counts all pairs of
+/// positions, also under a causal mask, and its softmax with its products, 5 FLOPs a pair. Within a graph every
+/// node is counted with the gradient of its input. The loss counts nothing. O(layers + nodes).
 std::vector<PassFlops> product_flops(const ResolvedModel& model);
 
 /// Tokens in a sample: elements of the largest input whose integers an embedding looks up; 0: the model has

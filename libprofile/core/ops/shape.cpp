@@ -169,6 +169,7 @@ std::vector<OpRow> shape_ops() {
        .max_inputs = kMany,
        .input = kAny,
        .attributes = {dim_attribute()},
+       .tensor = TensorSplit::positions,
        .infer = infer_concat},
       {.name = "pad",
        .summary = "zeros around a dimension; negative counts cut off",

@@ -30,6 +30,35 @@ class DecoderBuilder {
 
   std::string block(std::size_t number, const std::string& x) {
     prefix_ = d_.names.blocks + "." + std::to_string(number) + ".";
+    return body(number, x);
+  }
+
+  /// A block that predicts `tokens`' successors from what stands behind the last norm in front of it. It has an
+  /// embedding of its own, as checkpoints do: trainers keep it equal to the model's.
+  std::string prediction(std::size_t number, const std::string& tokens, const std::string& hidden) {
+    prefix_ = d_.names.blocks + "." + std::to_string(number) + ".";
+    std::string x = builder_.embedding(prefix_ + "embed_tokens", tokens, d_.vocabulary, d_.width);
+    if (d_.padding >= 0) builder_.last().attributes.emplace("padding_idx", d_.padding);
+    x = norm("enorm", x);
+    x = builder_.add(prefix_ + "joined", "concat", {x, norm("hnorm", hidden)}, {{"dim", std::int64_t{1}}});
+    x = body(number, builder_.linear(prefix_ + "eh_proj", x, d_.width, false));
+    return norm("shared_head.norm", x);
+  }
+
+  std::string last_norm(const std::string& x) {
+    prefix_.clear();
+    return d_.last_norm ? norm(d_.names.norm, x) : x;
+  }
+
+  std::string logits(std::string x) {
+    if (d_.embedding_width > 0) x = builder_.linear("model.decoder.project_out", x, d_.embedding_width, false);
+    x = builder_.linear(d_.names.head, x, d_.vocabulary, false);
+    builder_.share_weights(d_.names.embedding, d_.tied);
+    return d_.logit_cap > 0 ? builder_.add("logits", "soft_cap", {x}, {{"cap", d_.logit_cap}}) : x;
+  }
+
+ private:
+  std::string body(std::size_t number, const std::string& x) {
     if (d_.parallel) {
       const std::string mixed = attention(d_.blocks[number], norm(d_.names.norm1, x));
       const std::string other = feed_forward(d_.blocks[number], norm(d_.names.norm2, x));
@@ -41,16 +70,6 @@ class DecoderBuilder {
                   [&](const std::string& y) { return feed_forward(d_.blocks[number], y); });
   }
 
-  std::string logits(std::string x) {
-    prefix_.clear();
-    if (d_.last_norm) x = norm(d_.names.norm, x);
-    if (d_.embedding_width > 0) x = builder_.linear("model.decoder.project_out", x, d_.embedding_width, false);
-    x = builder_.linear(d_.names.head, x, d_.vocabulary, false);
-    builder_.share_weights(d_.names.embedding, d_.tied);
-    return d_.logit_cap > 0 ? builder_.add("logits", "soft_cap", {x}, {{"cap", d_.logit_cap}}) : x;
-  }
-
- private:
   std::string norm(const std::string& name, const std::string& x) {
     if (d_.layer_norm) return builder_.add(prefix_ + name, "layer_norm", {x}, {{"eps", d_.eps}});
     return builder_.add(prefix_ + name, "rms_norm", {x}, {{"eps", d_.eps}, {"offset", d_.norm_offset}});
@@ -177,9 +196,17 @@ class DecoderBuilder {
 ModelGraph build_decoder(GraphBuilder builder, const Decoder& decoder) {
   DecoderBuilder layers(builder, decoder);
   std::string x = layers.embedded(builder.input("tokens", {{decoder.sequence}, DType::int64}));
-  for (std::size_t i = 0; i < decoder.blocks.size(); ++i) x = layers.block(i, x);
-  x = layers.logits(x);
-  return std::move(builder).classify(x, {decoder.sequence});
+  const std::size_t blocks = decoder.blocks.size() - static_cast<std::size_t>(decoder.predictions);
+  for (std::size_t i = 0; i < blocks; ++i) x = layers.block(i, x);
+  x = layers.last_norm(x);
+  std::vector<std::string> predicted{x};
+  for (std::size_t i = blocks; i < decoder.blocks.size(); ++i) {
+    const std::string name = "tokens_" + std::to_string(predicted.size());
+    const std::string tokens = builder.input(name, {{decoder.sequence}, DType::int64});
+    predicted.push_back(layers.prediction(i, tokens, predicted.back()));
+  }
+  if (predicted.size() > 1) x = builder.add("predictions", "concat", predicted, {{"dim", std::int64_t{0}}});
+  return std::move(builder).classify(layers.logits(x), {decoder.sequence * std::ssize(predicted)});
 }
 
 }  // namespace pp::model

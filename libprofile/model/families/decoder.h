@@ -48,6 +48,7 @@ struct DecoderNames {
 struct Decoder {
   std::int64_t vocabulary = 1, width = 1, hidden = 1, heads = 1, groups = 1, head_width = 1, sequence = 1;
   std::vector<DecoderBlock> blocks;
+  std::int64_t predictions = 0;  ///< the last of them, which predict one token further each
   DecoderNames names;
   bool layer_norm = false;  ///< else by the root mean square
   double eps = 1e-6;
@@ -81,7 +82,10 @@ struct Decoder {
 /// filled in. Throws pp::Error (internal) for others.
 Decoder decoder_of_family(std::string_view family);
 
-/// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens.
+/// Tokens [sequence] -> logits [sequence, vocabulary], with cross entropy against the next tokens. With
+/// predictions (DeepSeek-AI, DeepSeek-V3 technical report, 2024, sec. 2.2) also of the tokens behind these, as
+/// further positions in front of the head: Megatron-Core joins and weighs them so. A prediction reads the
+/// tokens that the one before it predicts, which are inputs `tokens_1`, `tokens_2`, ...
 ModelGraph build_decoder(GraphBuilder builder, const Decoder& decoder);
 
 }  // namespace pp::model

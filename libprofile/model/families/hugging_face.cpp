@@ -25,7 +25,7 @@ using namespace std::string_view_literals;
 constexpr std::int64_t kMostBlocks = 2048, kMostPositions = 1 << 20;
 
 struct ConfigArguments {
-  std::optional<std::int64_t> layers, sequence;
+  std::optional<std::int64_t> layers, sequence, mtp;
 };
 
 ConfigArguments parse_arguments(std::string_view text) {
@@ -35,17 +35,19 @@ ConfigArguments parse_arguments(std::string_view text) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const std::string name(item.substr(0, item.find('=')));
-    if (name != "layers" && name != "sequence")
-      fail("unknown argument \"" + name + "\"; use layers=N and sequence=N");
-    std::optional<std::int64_t>& place = name == "layers" ? found.layers : found.sequence;
+    if (name != "layers" && name != "sequence" && name != "mtp")
+      fail("unknown argument \"" + name + "\"; use layers=N, sequence=N and mtp=N");
+    std::optional<std::int64_t>& place = name == "layers" ? found.layers
+                                         : name == "mtp"  ? found.mtp
+                                                          : found.sequence;
     if (place) fail("argument \"" + name + "\" appears twice; give it once");
     const std::string_view number = item.substr(std::min(item.size(), name.size() + 1));
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    const std::int64_t most = name == "layers" ? kMostBlocks : kMostPositions;
-    if (error != std::errc{} || end != number.data() + number.size() || value < 1 || value > most) {
-      fail(name + "=" + std::string(number) + " is out of range; use an integer from 1 to " +
-           std::to_string(most));
+    const std::int64_t most = name == "sequence" ? kMostPositions : kMostBlocks, least = name == "mtp" ? 0 : 1;
+    if (error != std::errc{} || end != number.data() + number.size() || value < least || value > most) {
+      fail(name + "=" + std::string(number) + " is out of range; use an integer from " + std::to_string(least) +
+           " to " + std::to_string(most));
     }
     place = value;
   }
@@ -134,12 +136,23 @@ class ConfigBuilder {
       throw Error(ErrorKind::usage, "layers=" + std::to_string(blocks) + " is above " + std::string(count) +
                                         ", " + std::to_string(blocks_));
     }
-    decoder_.blocks.resize(static_cast<std::size_t>(blocks));
+    read_predictions();
+    decoder_.blocks.resize(static_cast<std::size_t>(blocks + decoder_.predictions));
     read_heads();
     positions_ = config_.integer(row_.keys.positions, {1, std::int64_t{1} << 30});
     decoder_.sequence = arguments_.sequence.value_or(positions_);
     decoder_.eps = config_.number_or(row_.keys.eps, row_.eps, {0, 1});
     decoder_.activation = activation_of(config_, row_.keys.activation, std::string(row_.activation));
+  }
+
+  /// Left out where nobody asks for them, as transformers does.
+  void read_predictions() {
+    decoder_.predictions = arguments_.mtp.value_or(0);
+    const std::int64_t most =
+        row_.experts == nullptr ? 0 : config_.integer_or(kPredictionsKey, 0, {0, kMostBlocks});
+    if (decoder_.predictions > most)
+      throw Error(ErrorKind::usage, "mtp=" + std::to_string(decoder_.predictions) + " is above " +
+                                        std::string(kPredictionsKey) + ", " + std::to_string(most));
   }
 
   void read_heads() {
@@ -245,11 +258,10 @@ class ConfigBuilder {
     }
     read_places_of_experts(row);
     refuse_balancing(row);
-    // transformers neither trains DeepSeek's losses nor predicts further tokens.
+    // transformers does not train DeepSeek's losses.
     static constexpr std::array kUnread{"aux_loss_alpha"sv,
                                         "seq_aux"sv,
                                         "ep_size"sv,
-                                        "num_nextn_predict_layers"sv,
                                         "num_mtp_layers"sv,
                                         "qk_head_dim"sv,
                                         "quantization_config"sv,
@@ -283,9 +295,13 @@ class ConfigBuilder {
     const std::int64_t step = config_.integer_or("decoder_sparse_step", 1, {1, kMostBlocks});
     std::vector<std::int64_t> without;
     if (config_.given("mlp_only_layers")) without = config_.integers("mlp_only_layers", kBlocks);
-    for (std::int64_t i = 0; i < std::ssize(decoder_.blocks); ++i)
+    const std::int64_t decoding = std::ssize(decoder_.blocks) - decoder_.predictions;
+    for (std::int64_t i = 0; i < std::ssize(decoder_.blocks); ++i) {
+      const std::int64_t place =
+          i < decoding ? i : i - decoding + blocks_;  // also behind the first layers alone
       decoder_.blocks[static_cast<std::size_t>(i)].experts =
-          i >= dense && (i + 1) % step == 0 && std::ranges::find(without, i) == without.end();
+          place >= dense && (place + 1) % step == 0 && std::ranges::find(without, place) == without.end();
+    }
   }
 
   /// Learned positions.
@@ -375,6 +391,7 @@ std::string model_name(std::string_view type, const ConfigArguments& arguments) 
   };
   add("layers", arguments.layers);
   add("sequence", arguments.sequence);
+  add("mtp", arguments.mtp);
   return name;
 }
 

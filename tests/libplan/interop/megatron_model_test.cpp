@@ -188,24 +188,40 @@ TEST_CASE("TorchTitan's flavors are found by all that they say, and not by the f
 
 TEST_CASE("a layout is read as Megatron reads it: cuts stand where its stages begin") {
   const PlanGraph graph = row_of(6);  // embedding and its norm, six blocks of two layers, a norm and the head
-  const auto cuts = [&](const std::string& layout) { return cuts_of_layout(graph, layout); };
+  const auto cuts = [&](const std::string& layout) { return cuts_of_layout(graph, 0, layout); };
   CHECK(cuts("Et*3|t*3L") == std::vector{8});
   CHECK(cuts("Ettt|tttL") == std::vector{8});
   CHECK(cuts("Et|(tt|)*2,t|L") == std::vector{4, 8, 12, 14});
   CHECK(cuts("E|(t|)*6L") == std::vector{2, 4, 6, 8, 10, 12, 14});
   CHECK(cuts("E, t*2, (|tt)*2, L") == std::vector{6, 10});
   CHECK(cuts("Et*6L").empty());
+  // The last two predict further tokens.
+  const auto predicted = [&](const std::string& layout) { return cuts_of_layout(graph, 2, layout); };
+  CHECK(predicted("Et|(tt|)tmmL") == std::vector{4, 8});
+  CHECK(predicted("Et*4|mm|L") == std::vector{10, 14});
+  CHECK(predicted("Et*4m|m|L") == std::vector{12, 14});
+}
+
+TEST_CASE("a norm in front of multi-token prediction is of the stage in front of it") {
+  PlanGraph graph = row_of(3);  // two blocks, a norm, a third
+  graph.layers.insert(graph.layers.begin() + 6,
+                      GraphLayer{.name = "last_norm", .producers = {}, .consumers = {}});
+  CHECK(cuts_of_layout(graph, 1, "Et|t|m|L") == std::vector{4, 7, 9});
 }
 
 TEST_CASE("what is no layout, or one of another model, is refused with the place") {
   const auto says = [](const std::string& layout, const std::string& why) {
-    CHECK_THROWS_WITH_AS(cuts_of_layout(row_of(6), layout), ("--layout " + layout + ": " + why).c_str(), Error);
+    CHECK_THROWS_WITH_AS(cuts_of_layout(row_of(6), 0, layout), ("--layout " + layout + ": " + why).c_str(),
+                         Error);
   };
   says("Et*5|L", "it has 5 blocks, and the profile's model 6");
   says("Et*3||t*3L", "a stage has no layer");
   says("Et*6L|", "a stage has no layer");
-  says("Et*3|t*3m|L", "m is a layer of multi-token prediction, which no profile has; leave it out");
-  says("t*3|t*3L", "E stands first, L last, and t between them");
+  says("Et*3|t*3m|L",
+       "it has 1 m, blocks of multi-token prediction, and the profile's model 0; estimate one of "
+       "config.json:mtp=1");
+  says("t*3|t*3L", "E stands first, L last, between them t, and m behind all t");
+  says("Et*3|mt*3L", "E stands first, L last, between them t, and m behind all t");
   says("Et*3x", "'x' is none of E, t, L, |, ( ), *n");
   says("Et*|L", "behind * stands a number from 1 to 10000");
   says("E(t|", "a bracket is not closed");

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 
+#include "libprofile/core/blocks.h"
 #include "libprofile/core/file.h"
 #include "libprofile/core/limits.h"
 #include "libprofile/core/ops/op_table.h"
@@ -78,7 +80,8 @@ TEST_SUITE("libprofile/model/hugging_face") {
     CHECK(build_hugging_face(llama(), "layers=2").layers.size() < graph.layers.size());
     CHECK(refusal(llama(), "layers=4") == "[usage] layers=4 is above num_hidden_layers, 3");
     CHECK(refusal(llama(), "layers=0") == "[usage] layers=0 is out of range; use an integer from 1 to 2048");
-    CHECK(refusal(llama(), "width=4") == "[usage] unknown argument \"width\"; use layers=N and sequence=N");
+    CHECK(refusal(llama(), "width=4") ==
+          "[usage] unknown argument \"width\"; use layers=N, sequence=N and mtp=N");
     CHECK(refusal(llama(), "layers=1,layers=1") == "[usage] argument \"layers\" appears twice; give it once");
   }
 
@@ -216,8 +219,8 @@ TEST_SUITE("libprofile/model/hugging_face") {
   }
 
   TEST_CASE("mixtures of experts have as many parameters as transformers counts, and the published totals") {
-    const auto parameters = [](const Json& config) {
-      return parameter_count(resolve(build_hugging_face(config, "sequence=128")));
+    const auto parameters = [](const Json& config, const std::string& more = "") {
+      return parameter_count(resolve(build_hugging_face(config, "sequence=128" + more)));
     };
     const Json mixtral = parse_json(R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 4096,
       "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -268,6 +271,9 @@ TEST_SUITE("libprofile/model/hugging_face") {
       "quantization_config": {"quant_method": "fp8"}})");
     // Published are 671,026,419,200: with 256 corrections of scores in each of 58 blocks, which are buffers.
     CHECK(parameters(v3) == 671'026'419'200 - 58 * 256);
+    // The published files hold 684,531,386,000 numbers: with a second copy of the head for the block that
+    // predicts a token more, with its corrections, and with 41,540,496 scales of FP8.
+    CHECK(parameters(v3, ",mtp=1") == 684'531'386'000 - 41'540'496 - 129280LL * 7168 - 59 * 256);
     const ResolvedModel resolved = resolve(build_hugging_face(v3, "layers=4,sequence=128"));
     const auto mixture = std::ranges::find(resolved.graph.layers, kExpertsOp, &Layer::op);
     CHECK(mixture->name == "model.layers.3.mlp");
@@ -320,6 +326,44 @@ TEST_SUITE("libprofile/model/hugging_face") {
           "[data] /scoring_func: is another than that of deepseek_v3");
     CHECK(refusal(changed(v3, {{"moe_layer_freq", 2}})) ==
           "[data] /moe_layer_freq: must be 1; deepseek_v3 is built only so");
+  }
+
+  TEST_CASE("mtp=1 adds the block that predicts a token more, with the model's head") {
+    const Json config = parse_json(R"({"model_type": "deepseek_v3", "vocab_size": 40, "hidden_size": 16,
+      "intermediate_size": 24, "moe_intermediate_size": 8, "num_hidden_layers": 4, "num_attention_heads": 2,
+      "num_key_value_heads": 2, "n_shared_experts": 1, "n_routed_experts": 8, "kv_lora_rank": 4, "q_lora_rank": 6,
+      "qk_rope_head_dim": 4, "v_head_dim": 8, "qk_nope_head_dim": 8, "n_group": 4, "topk_group": 2,
+      "num_experts_per_tok": 2, "first_k_dense_replace": 3, "num_nextn_predict_layers": 1,
+      "max_position_embeddings": 12})");
+    const ModelGraph main = build_hugging_face(config, "layers=2"),
+                     both = build_hugging_face(config, "layers=2,mtp=1");
+    CHECK(both.name == "deepseek_v3:layers=2,mtp=1");
+    const std::size_t blocks_and_norm = main.layers.size() - 1;
+    CHECK(std::ranges::equal(std::span(main.layers).first(blocks_and_norm),
+                             std::span(both.layers).first(blocks_and_norm)));
+    // A mixture, as block 4 of the whole model is.
+    CHECK(layer(both, "model.layers.2.mlp").op == kExpertsOp);
+    CHECK((layer(both, "model.layers.2.embed_tokens").inputs == std::vector<std::string>{"tokens_1"}));
+    CHECK((layer(both, "model.layers.2.hnorm").inputs == std::vector<std::string>{"model.norm"}));
+    CHECK((layer(both, "lm_head").inputs == std::vector<std::string>{"predictions"}));
+    CHECK((both.targets.front().type.shape == Shape{2 * 12}));
+    const ResolvedModel model = resolve(both);
+    CHECK(model.layers[static_cast<std::size_t>(&layer(both, "model.layers.2.eh_proj") - both.layers.data())]
+              .parameters.front()
+              .shape == Shape{16, 32});
+    const std::vector<Block> blocks = prediction_blocks(both);
+    REQUIRE(blocks.size() == 1);
+    CHECK(both.layers[static_cast<std::size_t>(blocks[0].begin)].name == "model.layers.2.embed_tokens");
+    CHECK(both.layers[static_cast<std::size_t>(blocks[0].end)].name == "predictions");
+    CHECK(prediction_blocks(main).empty());
+    CHECK(refusal(config, "mtp=2") == "[usage] mtp=2 is above num_nextn_predict_layers, 1");
+    CHECK(refusal(llama(), "mtp=1") == "[usage] mtp=1 is above num_nextn_predict_layers, 0");
+    CHECK(build_hugging_face(config, "layers=2,mtp=0").layers == main.layers);
+  }
+
+  TEST_CASE("no built-in family predicts further tokens") {
+    for (const model::FamilyRow& row : model::family_table())
+      CHECK_MESSAGE(prediction_blocks(model::build_family(row.name)).empty(), row.name);
   }
 
   TEST_CASE("hostile configurations are refused with the place") {

@@ -6,6 +6,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/estimate/layer_work.h"
+#include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
 #include "tests/libprofile/core/error_text.h"
@@ -87,6 +88,94 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
     // All experts: router, 32 32 upwards and 16 32 downwards, and their biases.
     CHECK(layer_of(profile, "model.layers.0.mlp").parameter_count ==
           33 * 4 + 4 * (32 * 32 + 32 + 16 * 32 + 32));
+  }
+
+  TEST_CASE(
+      "members of a group join the positions that each has in front of the head, not in front of attention") {
+    const ModelGraph model = pp::model::build_hugging_face(
+        parse_json(R"({"model_type": "deepseek_v3", "vocab_size": 512, "hidden_size": 16,
+      "intermediate_size": 24, "moe_intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "num_key_value_heads": 2, "n_shared_experts": 1, "n_routed_experts": 8, "kv_lora_rank": 4, "q_lora_rank": 6,
+      "qk_rope_head_dim": 4, "v_head_dim": 8, "qk_nope_head_dim": 8, "n_group": 4, "topk_group": 2,
+      "num_experts_per_tok": 2, "first_k_dense_replace": 0, "num_nextn_predict_layers": 1,
+      "max_position_embeddings": 16})"),
+        "mtp=1");
+    const auto joined = [&](int tensor, int context) {
+      EstimateOptions options{.micro_batch_sizes = {2},
+                              .dtype = DType::bfloat16,
+                              .tensor_degree = tensor,
+                              .context_degree = context};
+      options.sequence_parallel = true;
+      return estimate_profile(model, device(), options);
+    };
+    const auto output = [](const Profile& profile, const char* name) {
+      return layer_of(profile, name).points[0].output.value;
+    };
+    // Two samples of twice 16 positions of width 16, in two bytes.
+    CHECK(output(joined(1, 1), "predictions") == 2 * 32 * 16 * 2);
+    CHECK(output(joined(2, 1), "predictions") == 32 * 16 * 2);
+    CHECK(output(joined(1, 2), "predictions") == 32 * 16 * 2);
+    CHECK(layer_of(joined(2, 1), "lm_head").parameter_count == 256 * 16);
+    CHECK(layer_of(joined(2, 1), "model.layers.1.embed_tokens").parameter_count == 256 * 16);
+    CHECK(layer_of(joined(1, 1), "model.layers.1.eh_proj").forward_flops_per_sample.value ==
+          2.0 * 16 * 32 * 16);
+    ModelGraph mixed = model;  // attention reads the joined positions
+    std::ranges::find(mixed.layers, "model.layers.1.hnorm", &Layer::name)->inputs = {"both"};
+    std::ranges::find(mixed.layers, "model.layers.1.enorm", &Layer::name)->inputs = {"both"};
+    mixed.layers.insert(std::ranges::find(mixed.layers, "model.layers.1.enorm", &Layer::name),
+                        {"both", "concat", {"model.norm", "model.layers.1.embed_tokens"}, {}});
+    std::erase_if(mixed.layers, [](const Layer& layer) { return layer.name == "predictions"; });
+    mixed.layers.back().inputs = {"model.layers.1.shared_head.norm"};
+    EstimateOptions options{.micro_batch_sizes = {2}, .dtype = DType::bfloat16, .tensor_degree = 2};
+    CHECK_THROWS_WITH_AS(estimate_profile(mixed, device(), options),
+                         "layer both is concat, which 2 devices cannot divide; use --tensor 1, or a "
+                         "transformer of linear and attention layers",
+                         Error);
+  }
+
+  TEST_CASE("a token needs fewer nodes than experts: those of several experts count once, groups limit them") {
+    // Of the six pairs among four experts two lie in one of two nodes, four in both.
+    CHECK(nodes_of_token({4, 2}, 2) == doctest::Approx((2 * 1 + 4 * 2) / 6.0));
+    CHECK(nodes_of_token({4, 2}, 4) == doctest::Approx(2));
+    CHECK(nodes_of_token({4, 4}, 2) == doctest::Approx(2));
+    // One of two groups is open: a node, or two nodes of one expert each.
+    CHECK(nodes_of_token({4, 2, 2, 1}, 2) == doctest::Approx(1));
+    CHECK(nodes_of_token({4, 2, 2, 1}, 4) == doctest::Approx(2));
+    // Two of four groups of two are open, two groups a node. In a third of the choices both are in one node;
+    // else of six pairs two lie in one node and four in both.
+    CHECK(nodes_of_token({8, 2, 4, 2}, 2) == doctest::Approx(1 / 3.0 + 2 / 3.0 * (2 * 1 + 4 * 2) / 6));
+    // Three nodes and two groups: as if any experts were open.
+    CHECK(nodes_of_token({6, 2, 2, 1}, 3) == doctest::Approx(nodes_of_token({6, 2}, 3)));
+    // DeepSeek-V3 over eight nodes: half of them are open, each missed by (96 95 .. 89) / (128 127 .. 121) of
+    // choices.
+    CHECK(nodes_of_token({256, 8, 8, 4}, 8) == doctest::Approx(3.629).epsilon(1e-3));
+  }
+
+  TEST_CASE("bytes between nodes and within them move at once, and nodes divide the group") {
+    const DeviceSpec plain = device();
+    const TrainerSpec trainer;
+    const PassRates rates{.device = plain,
+                          .rates = plain.types[0],
+                          .narrow = plain.types[0],
+                          .trainer = trainer,
+                          .tensor_link = {},
+                          .expert_link = {.bandwidth = BytesPerSecond(10)},
+                          .near_link = {.bandwidth = BytesPerSecond(100)}};
+    const auto seconds = [&](double bytes, double inside) {
+      LayerWork work;
+      work.forward_exchanges = {2, bytes, inside};
+      return layer_times({work}, rates)[0].forward.count();
+    };
+    CHECK(seconds(50, 400) == doctest::Approx(5));
+    CHECK(seconds(50, 600) == doctest::Approx(6));
+    EstimateOptions options{.micro_batch_sizes = {1}, .expert_degree = 4, .expert_nodes = 3};
+    const ModelGraph model = pp::model::build_hugging_face(
+        parse_json(R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 16,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": 4,
+      "num_experts_per_tok": 2, "max_position_embeddings": 16})"),
+        "");
+    CHECK_THROWS_WITH_AS(estimate_profile(model, device(), options),
+                         "--expert-nodes 3: must divide --expert-parallel, 4", Error);
   }
 
   TEST_CASE(
@@ -210,13 +299,14 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
         {layer("e", "embedding", {{"num_embeddings", std::int64_t{256}}, {"embedding_dim", std::int64_t{4}}}),
          mixture},
         {{6}, DType::int64}));
-    const auto of = [&](int samples, int tensor, int experts, ExpertKernels kernels = {}) {
+    const auto of = [&](int samples, int tensor, int experts, ExpertKernels kernels = {}, int nodes = 1) {
       const ResolvedModel& model = tensor > 1 ? words : linear_first;
       return layer_work(model, split_operations(model, tensor, 1, experts),
                         {.dtype = DType::float32,
                          .micro_batch_size = samples,
                          .tensor_degree = tensor,
                          .expert_degree = experts,
+                         .expert_nodes = nodes,
                          .experts = kernels})[1];
     };
     // Router 2 6 8 4, and for 12 pairs 2 4 6 upwards and 2 3 4 downwards.
@@ -233,6 +323,13 @@ TEST_SUITE("libprofile/estimate/tensor_split") {
     // Twice 12 rows of 4 floats, of which three of four members' experts are elsewhere.
     CHECK(divided.forward_exchanges.bytes == 2 * 12 * 4 * 4 * 3 / 4);
     CHECK(divided.backward_exchanges.bytes == divided.forward_exchanges.bytes);
+    // In two nodes: half of the pairs go to the other one, a quarter to the other member of its own; or each
+    // token once to the other node where one of its two experts is, and half of the pairs are handed on.
+    const LayerWork far = of(4, 1, 4, {}, 2), once = of(4, 1, 4, {.once_per_node = true}, 2);
+    CHECK(far.forward_exchanges.bytes == 2 * 12 * 4 * 4 / 2);
+    CHECK(far.forward_exchanges.inside == 2 * 12 * 4 * 4 / 4);
+    CHECK(once.forward_exchanges.bytes == doctest::Approx(nodes_of_token({8, 2}, 2) * 2 * 6 * 4 * 4 / 2));
+    CHECK(once.forward_exchanges.inside == 2 * 12 * 4 * 4 / 2);
     // Weights of all 8 experts, 36 numbers each, or of two: read forward and backward, their gradients in four
     // passes. Two of eight go through another sort: 12 rows of 4 floats read and written, each way and in both
     // directions.

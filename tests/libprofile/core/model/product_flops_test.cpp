@@ -1,9 +1,14 @@
 #include "libprofile/core/model/product_flops.h"
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "libprofile/core/file.h"
+#include "libprofile/core/json_reader.h"
 #include "libprofile/model/families/families.h"
+#include "libprofile/model/families/hugging_face.h"
 #include "tests/support/doctest.h"
+#include "tests/support/places.h"
 
 TEST_SUITE_BEGIN("libprofile/core/model/product_flops");
 
@@ -79,6 +84,20 @@ TEST_CASE("pairs that a causal mask hides are half of attention's products, forw
   for (const PassFlops& one : product_flops(resolve(model::build_family(words)))) masked += one.masked;
   CHECK(masked == doctest::Approx(0.5 * 3 * 2 * 64 * 64 * (2 * 128 + 2 * 128 + 5)));
   for (const PassFlops& one : product_flops(resolve(model::build_family("bert_base")))) CHECK(one.masked == 0);
+}
+
+TEST_CASE("mixtures count what each token needs, as NVIDIA counts DeepSeek-V3") {
+  // Megatron Bridge 25.11: 961 TFLOP/s and 3,848 tokens/s without multi-token prediction, 557 and 2,139 with
+  // it.
+  const Json config = parse_json(read_file(test::test_data("anchors/configs/deepseek_v3.json")));
+  const auto per_token = [&](const char* arguments) {
+    double flops = 0;
+    for (const PassFlops& one : product_flops(resolve(model::build_hugging_face(config, arguments))))
+      flops += one.forward + one.backward - one.masked;
+    return flops / 4096;
+  };
+  CHECK(per_token("") == doctest::Approx(961e12 / 3848).epsilon(0.01));
+  CHECK(per_token("mtp=1") == doctest::Approx(557e12 / 2139).epsilon(0.01));
 }
 
 TEST_CASE("tokens are what an embedding looks up; images and numbers have none") {
