@@ -86,9 +86,9 @@ void warn_of_estimates(std::span<const PlanningCase> cases) {
   };
   if (std::ranges::any_of(cases, has_experts)) {
     cli::warn(
-        "the model is a mixture of experts: estimated steps of such were off by 12 to 18 % in the mean by "
-        "NeMo, "
-        "by 4 % by Megatron on one node; what CUDA graphs and overlap change stands in the trainer's figures");
+        "the model is a mixture of experts: estimated steps of such were off by 12 to 18 % in the mean "
+        "by NeMo, by 4 % by Megatron on one node; what CUDA graphs and overlap change stands in the trainer's "
+        "figures");
   }
   for (const PlanningCase& one : cases) {
     const std::int64_t positions = longest_row(one.profile.model);

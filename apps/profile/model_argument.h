@@ -14,8 +14,7 @@ namespace pp::profile_tool {
 /// What the tool says of MODEL.
 inline constexpr auto kModelHelp =
     "a model.json, a config.json of Hugging Face (config.json:sequence=512,layers=4,mtp=1), or a built-in "
-    "family: "
-    "`pp-profile models` lists them";
+    "family: `pp-profile models` lists them";
 
 /// A text that ends in `.json` or names an existing file is read; of a folder its config.json; anything else is
 /// a family. A config.json takes arguments as a family does: `config.json:sequence=512,layers=4`. Throws

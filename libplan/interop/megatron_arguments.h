@@ -17,8 +17,7 @@ inline constexpr std::string_view kMegatronPredictions = "mtp-num-layers";
 
 /// The first layers of all stages but the first, of a layout such as `Et*3|(tt|)*29,m|L`: `E` is what stands in
 /// front of the first numbered block, `t` a block, `m` one of the last `predictions`, `L` what stands behind
-/// them,
-/// `|` begins a stage, `x*n` and `(..)*n` repeat, commas mean nothing. `E||t|L`, a stage of nothing, is
+/// them, `|` begins a stage, `x*n` and `(..)*n` repeat, commas mean nothing. `E||t|L`, a stage of nothing, is
 /// refused. Throws pp::Error (usage) for a text that is no layout, and for one of another number of blocks.
 /// Source: Megatron-Core's guide, "Custom Pipeline Model Parallel Layout".
 std::vector<int> cuts_of_layout(const PlanGraph& graph, std::size_t predictions, const std::string& layout);
