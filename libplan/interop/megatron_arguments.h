@@ -12,7 +12,7 @@
 
 namespace pp::plan {
 
-/// Of multi-token prediction: how many blocks.
+/// The number of blocks of multi-token prediction.
 inline constexpr std::string_view kMegatronPredictions = "mtp-num-layers";
 
 /// The first layers of all stages but the first, of a layout such as `Et*3|(tt|)*29,m|L`: `E` is what stands in

@@ -58,4 +58,13 @@ Seconds time_of(const Work& work, const DeviceSpec& device, const TypeRates& rat
          Seconds(std::max(compute, memory) + (1 - device.overlap) * std::min(compute, memory));
 }
 
+Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype) {
+  if (!dtype.products) return {};
+  const auto found = std::ranges::find(trainer.recipes, *dtype.products, &Recipe::products);
+  if (found != trainer.recipes.end()) return *found;
+  throw Error(ErrorKind::usage, "trainer " + (trainer.name.empty() ? "(none)" : trainer.name) +
+                                    " has no recipe for " + std::string(name_of(dtype)) +
+                                    "; use --trainer nemo, --dtype bfloat16, or add recipes to its file");
+}
+
 }  // namespace pp::profile

@@ -80,4 +80,8 @@ DeviceSpec device_spec_from_json(const Json& json);
 Json to_json(const DeviceSpec& device);
 DeviceSpec parse_device_spec(std::string_view text);
 
+/// The trainer's for products of the run's type; nothing where they are of no narrow one. Throws pp::Error
+/// (usage) where it has none.
+Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype);
+
 }  // namespace pp::profile

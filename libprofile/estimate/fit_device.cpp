@@ -92,7 +92,7 @@ Span span_of(const FitParameter& parameter) {
 }
 
 /// Three digits: more say nothing that the runs know.
-double rounded(double value) {
+double three_digits(double value) {
   const double scale = std::pow(10.0, 2 - std::floor(std::log10(value)));
   return std::round(value * scale) / scale;
 }
@@ -145,8 +145,9 @@ class Problem {
   Figures solve() const {
     Figures figures = this->figures(fitted());
     for (const FitParameter* parameter : parameters_)
-      parameter->set(figures, dtype_,
-                     std::clamp(rounded(parameter->get(figures, dtype_)), parameter->least, parameter->most));
+      parameter->set(
+          figures, dtype_,
+          std::clamp(three_digits(parameter->get(figures, dtype_)), parameter->least, parameter->most));
     return figures;
   }
 

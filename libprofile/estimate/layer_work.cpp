@@ -1,7 +1,6 @@
 #include "libprofile/estimate/layer_work.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include "libprofile/core/index.h"
 #include "libprofile/core/ops/op_table.h"
 #include "libprofile/estimate/operation_work.h"
+#include "libprofile/estimate/token_choice.h"
 
 namespace pp::profile {
 namespace {
@@ -46,20 +46,6 @@ struct Operation {
   double trained = 0;  ///< those of them that get a gradient
   bool aligned = true;
 };
-
-/// Of all choices of k among `all`, the share that lies among `some` of them.
-double share_within(double some, double all, double k) {
-  double share = 1;
-  for (int i = 0; i < k; ++i) share *= std::max(0.0, some - i) / (all - i);
-  return share;
-}
-
-/// Choices of k among n.
-double choices(double n, double k) {
-  double count = k <= n ? 1 : 0;
-  for (int i = 0; i < k; ++i) count *= (n - i) / (i + 1);
-  return count;
-}
 
 class Accountant {
  public:
@@ -380,9 +366,8 @@ class Accountant {
   /// `bytes`: of a member's tokens, there and back, were each sent to one device.
   Exchanges exchanges(double bytes, const TokenChoice& choice) const {
     const double members = expert_degree_, nodes = expert_nodes_, near = members / nodes;
-    const double copies = choice.per_token * bytes;
+    const double away = (nodes - 1) / nodes, copies = choice.per_token * bytes;
     if (expert_nodes_ == 1) return {2, copies * (members - 1) / members};
-    const double away = (nodes - 1) / nodes;
     if (!experts_.once_per_node) return {2, copies * away, copies * (near - 1) / members};
     return {2, nodes_of_token(choice, expert_nodes_) * bytes * away, copies * (near - 1) / near};
   }
@@ -592,8 +577,7 @@ class Accountant {
   ElementKernels elements_;
   bool recompute_attention_;
   double logit_bytes_;
-  int expert_degree_;
-  int expert_nodes_;
+  int expert_degree_, expert_nodes_;
   ExpertKernels experts_;
   double size_;                  ///< samples, of which members of a tensor group have the same
   int others_;                   ///< members of it
@@ -602,35 +586,11 @@ class Accountant {
   double largest_gradient_ = 0;  ///< bytes, of the weights of one operation of the layer
   std::set<Maker> reduced_;      ///< whose gradients are added up
   std::map<Maker, Tensor> tensors_;
-  std::set<Maker> kept_;
-  std::vector<bool> in_block_;          ///< whose products are of the narrow type, where there is one
-  std::set<Maker> cast_, kept_narrow_;  ///< in the narrow type
+  std::vector<bool> in_block_;                 ///< whose products are of the narrow type, where there is one
+  std::set<Maker> kept_, cast_, kept_narrow_;  ///< the last two in the narrow type
 };
 
 }  // namespace
-
-double nodes_of_token(const TokenChoice& choice, int nodes) {
-  const double n = nodes, here = choice.experts / n;
-  const bool divides = std::fmod(choice.groups, n) == 0, divided = std::fmod(n, choice.groups) == 0;
-  if (!divides && !divided) return nodes_of_token({choice.experts, choice.per_token}, nodes);
-  const double each = choice.experts / choice.groups, open = each * choice.open_groups, k = choice.per_token;
-  if (divided) return n * choice.open_groups / choice.groups * (1 - share_within(open - here, open, k));
-  double missed = 0;  // by how many of its groups are open
-  const double own = choice.groups / n;
-  for (int j = 0; j <= own && j <= choice.open_groups; ++j)
-    missed += choices(own, j) * choices(choice.groups - own, choice.open_groups - j) *
-              share_within(open - j * each, open, k);
-  return n * (1 - missed / choices(choice.groups, choice.open_groups));
-}
-
-Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype) {
-  if (!dtype.products) return {};
-  const auto found = std::ranges::find(trainer.recipes, *dtype.products, &Recipe::products);
-  if (found != trainer.recipes.end()) return *found;
-  throw Error(ErrorKind::usage, "trainer " + (trainer.name.empty() ? "(none)" : trainer.name) +
-                                    " has no recipe for " + std::string(name_of(dtype)) +
-                                    "; use --trainer nemo, --dtype bfloat16, or add recipes to its file");
-}
 
 std::vector<LayerWork> layer_work(const ResolvedModel& model, const std::vector<OperationSplit>& splits,
                                   const WorkOptions& options) {

@@ -34,14 +34,6 @@ struct Exchanges {
   double inside = 0;  ///< to members of its own node, where the group is in several
 };
 
-/// Nodes that hold one or more of a token's experts, in the mean: `per_token` different ones, all choices as
-/// likely, of so many of the `groups` that experts are in. Nodes have equally many experts in their order;
-/// where neither nodes nor groups are parts of the other, groups do not count. O(groups).
-struct TokenChoice {
-  double experts = 1, per_token = 1, groups = 1, open_groups = 1;
-};
-double nodes_of_token(const TokenChoice& choice, int nodes);
-
 /// Of one layer, or the loss, for one micro-batch: of one member of a tensor group.
 struct LayerWork {
   std::vector<Work> forward, input_gradient, weight_gradient;  ///< operation by operation
@@ -83,10 +75,6 @@ struct WorkOptions {
   bool recompute_attention = false;
   double logit_bytes = 0;  ///< as TrainerSpec has them
 };
-
-/// The trainer's for products of the run's type; nothing where they are of no narrow one. Throws pp::Error
-/// (usage) where it has none.
-Recipe recipe_of(const TrainerSpec& trainer, const RunType& dtype);
 
 /// Of all layers, then of the loss, where the model has one. `splits` are those of the degree. Throws pp::Error
 /// (data) for an operation that has no arithmetic.

@@ -6,6 +6,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/estimate/estimate.h"
 #include "libprofile/estimate/layer_work.h"
+#include "libprofile/estimate/token_choice.h"
 #include "libprofile/estimate/two_queues.h"
 #include "libprofile/model/families/families.h"
 #include "libprofile/model/families/hugging_face.h"
