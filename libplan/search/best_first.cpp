@@ -140,14 +140,14 @@ class BestFirst {
     const bool misjudged = open.misjudges();
     const double far = (misjudged ? kNear : kFar) * best;
     try {
-      if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(open);
+      if (open.bound() == kInfinity || open.bound() > limit || least > far) return close(std::move(one));
       if (!takes_long_ || !begins()) {
         if (open.refine(best)) return push(cases_, open.bound(), std::move(one));
       } else {
         while (open.bound() < kInfinity && open.refine(best)) {
         }
       }
-      if (open.bound() == kInfinity || open.bound() > limit || !open.has_next()) return close(open);
+      if (open.bound() == kInfinity || open.bound() > limit || !open.has_next()) return close(std::move(one));
       std::vector<Finalist> found =
           open.next({limit, shortlist_.worth(devices_, false), shortlist_.worth(devices_, true)});
       double promised = found.empty() ? least : kInfinity;
@@ -193,9 +193,9 @@ class BestFirst {
     shortlist_.climb(one.priced, one.devices);
   }
 
-  void close(const OpenCase& open) {
-    closed_ = std::min(closed_, open.proven());
-    if (!refusal_) refusal_ = open.refusal();
+  void close(Case one) {
+    if (!refusal_) refusal_ = one.open->refusal();
+    closed_.push_back(std::move(one.open));
   }
 
   /// A part of the machine knows nothing of the nodes beyond it, over which some placements spread the stages;
@@ -325,10 +325,26 @@ class BestFirst {
     }
   }
 
+  /// What takes long to prove is proven last, of the cases that alone are below all others.
+  double least_proven() {
+    for (auto& [key, one] : cases_) closed_.push_back(std::move(one.open));
+    const auto last_and_least = [](const auto& one) { return std::pair(one->can_prove(), one->proven()); };
+    std::ranges::sort(closed_, {}, last_and_least);
+    double least = kInfinity;
+    for (const std::unique_ptr<OpenCase>& one : closed_) {
+      try {
+        if (!stopped_) one->prove(std::min(least, shortlist_.best()));
+      } catch (const SearchStopped&) {
+        stopped_ = true;
+      }
+      least = std::min(least, one->proven());
+    }
+    return least;
+  }
+
   SearchOutcome outcome() {
+    outcome_.bound = least_proven();
     outcome_.cut_short = stopped_ || shortlist_.cut_short();
-    outcome_.bound = closed_;
-    for (const auto& [key, one] : cases_) outcome_.bound = std::min(outcome_.bound, one.open->proven());
     const bool equal = equal_memories(cluster_, request_);
     if (parts_.front().free_order && equal) outcome_.bound_holds = "any layer order";
     outcome_.orders = static_cast<int>(orders_.size());
@@ -368,8 +384,8 @@ class BestFirst {
   std::vector<ChainCase*> merged_;  ///< PlanCase::search
   bool equal_places_;
   int least_part_ = 0, devices_ = all_;
-  double work_ = kInfinity;    ///< seconds of compute of all micro-batches at the least, on one device
-  double closed_ = kInfinity;  ///< the least OpenCase::proven() of what is closed
+  double work_ = kInfinity;  ///< seconds of compute of all micro-batches at the least, on one device
+  std::vector<std::unique_ptr<OpenCase>> closed_;
   bool found_ = false, any_placed_ = false, drawn_ = false, stopped_ = false;
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;

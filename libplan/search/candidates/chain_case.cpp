@@ -66,23 +66,22 @@ void ChainCase::refine_fully(double best) {
       one_.space.aligned ? flat : ordered_bound(one_, part_.cluster, part_.request, flat, best);
   bound_ = std::max(bound_, everywhere);
   if (!part_.free_order && !has_many(one_)) proven_ = std::max(proven_, bound_);
-  if (one_.any_order != nullptr) prove_any_order(std::min(best, part_.any_order));
 }
 
-void ChainCase::prove_any_order(double enough) {
-  if (proven_ < enough && !has_many(one_)) {
-    InFlight in_flight = one_.in_flight;
-    in_flight.units = nullptr;  // which stand in an order
-    const StageMemory memory(*one_.any_order, in_flight, one_.devices.limit);
-    const SearchCase any{*one_.any_order,   *one_.any_order,     memory,
-                         what_.synchronous, what_.micro_batches, what_.all_reduce_overlap,
-                         what_.links,       what_.best_links,    what_.cluster};
-    SearchSpace space = one_.space;
-    space.layers = part_.lattice->size() - 1;
-    space.cut_allowed.clear();
-    proven_ = std::max(proven_, any_order_bound(*part_.lattice, space, bound_cost(any, space), enough));
-  }
-  part_.any_order = std::min(part_.any_order, proven_);
+bool ChainCase::can_prove() const { return one_.any_order != nullptr && !has_many(one_); }
+
+void ChainCase::prove(double enough) {
+  if (!can_prove() || proven_ >= enough) return;
+  InFlight in_flight = one_.in_flight;
+  in_flight.units = nullptr;  // which stand in an order
+  const StageMemory memory(*one_.any_order, in_flight, one_.devices.limit);
+  const SearchCase any{*one_.any_order,   *one_.any_order,     memory,
+                       what_.synchronous, what_.micro_batches, what_.all_reduce_overlap,
+                       what_.links,       what_.best_links,    what_.cluster};
+  SearchSpace space = one_.space;
+  space.layers = part_.lattice->size() - 1;
+  space.cut_allowed.clear();
+  proven_ = std::max(proven_, any_order_bound(*part_.lattice, space, bound_cost(any, space), proven_, enough));
 }
 
 MachinePart::Alike ChainCase::alike(bool listed, bool in_every_order) const {

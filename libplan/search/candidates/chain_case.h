@@ -16,6 +16,9 @@ class ChainCase : public OpenCase {
   std::vector<const ScheduleRow*> schedules() const override { return schedules_; }
 
   bool refine(double best) override;
+  bool can_prove() const override;
+  /// By what no layer order of the whole machine undercuts.
+  void prove(double enough) override;
   bool has_next() const override { return looked_ != Looked::everywhere; }
   bool misjudges() const override { return looked_ == Looked::at_points; }
   std::vector<Finalist> next(const Worth& worth) override;
@@ -25,8 +28,6 @@ class ChainCase : public OpenCase {
   enum class Refined { no, in_part, fully };
   enum class Looked { no, without_lists, at_points, everywhere };
   void refine_fully(double best);
-  /// What no layer order of the whole machine undercuts, if that is below `enough`.
-  void prove_any_order(double enough);
   MachinePart::Alike alike(bool listed, bool in_every_order) const;
   /// The largest objective that is worth a search, on a list of the devices or not; `worth`: the same of a
   /// plan.

@@ -63,6 +63,7 @@ double least_bound(const Profile& profile, const Cluster& cluster, const PlanGra
     for (const std::unique_ptr<OpenCase>& open : open_cases(part, one)) {
       while (open->bound() < std::min(least, enough) && open->refine(std::min(least, enough))) {
       }
+      open->prove(std::min(least, enough));
       least = std::min(least, open->proven());
     }
   });

@@ -28,7 +28,6 @@ struct MachinePart {
   bool free_order;  ///< plans may have other layer orders than the cases: local moves leave theirs
   std::vector<int> first_order{};    ///< of the layers
   std::optional<Lattice> lattice{};  ///< of layers with many orders, of the whole machine
-  double any_order = std::numeric_limits<double>::infinity();  ///< the least that is proven of a case over it
   int devices() const { return static_cast<int>(cluster.devices.size()); }
 
   /// Searches whose objectives compare: with one way to save memory, over equal replicas or any, on devices
@@ -67,6 +66,10 @@ class OpenCase {
   double bound() const { return bound_; }
   /// The same of all plans that local moves may make of them.
   double proven() const { return proven_; }
+  /// Whether prove() may raise that, which takes long.
+  virtual bool can_prove() const { return false; }
+  /// As far as needed to say whether it is `enough`.
+  virtual void prove(double /*enough*/) {}
   /// Why it has no plan at all, once that is known: its schedule refuses it.
   const std::optional<Error>& refusal() const { return refusal_; }
   /// Makes the bound dearer, or leaves it as it is: false.

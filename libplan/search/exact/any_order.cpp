@@ -71,13 +71,13 @@ class AnyOrderProbe {
     }
   }
 
-  /// Behind it no set is within the limit: in front of the first waist that is not, by bisection.
+  /// Behind it no set is within the limit, or fits: in front of the first waist that is not, by bisection.
   int farthest(int begin, int replicas) {
-    if (falls_[at(replicas)]) return last();
     const std::vector<int>& waists = lattice_.waists;
     const auto behind = std::ranges::upper_bound(waists, begin);
     const auto beyond = std::partition_point(behind, waists.end(), [&](int waist) {
-      return accept(cost_.stage(begin, waist, {0, replicas}));
+      return cost_.fits(begin, waist, {0, replicas}) &&
+             (falls_[at(replicas)] || accept(cost_.stage(begin, waist, {0, replicas})));
     });
     return beyond == waists.end() ? last() : *beyond - 1;
   }
@@ -135,8 +135,10 @@ BottleneckResult search_any_order(const Lattice& lattice, const SearchSpace& spa
   return bisect_bottleneck([&](double limit) { return test_any_order(lattice, space, cost, limit); }, 0);
 }
 
-double any_order_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double enough) {
-  return bisect_bound([&](double limit) { return test_any_order(lattice, space, cost, limit); }, enough);
+double any_order_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
+                       double lower_bound, double enough) {
+  return bisect_bound([&](double limit) { return test_any_order(lattice, space, cost, limit); }, lower_bound,
+                      enough);
 }
 
 }  // namespace pp::plan

@@ -18,6 +18,7 @@ BottleneckTest test_any_order(const Lattice& lattice, const SearchSpace& space, 
 
 /// The least load over all linear orders, and bottleneck_bound() of them.
 BottleneckResult search_any_order(const Lattice& lattice, const SearchSpace& space, const StageCost& cost);
-double any_order_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost, double enough);
+double any_order_bound(const Lattice& lattice, const SearchSpace& space, const StageCost& cost,
+                       double lower_bound, double enough);
 
 }  // namespace pp::plan

@@ -215,12 +215,13 @@ BottleneckResult search_bottleneck(const SearchSpace& space, const StageCost& co
 }
 
 double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double enough) {
-  return bisect_bound([&](double limit) { return test_bottleneck(space, cost, limit); }, enough);
+  return bisect_bound([&](double limit) { return test_bottleneck(space, cost, limit); }, 0, enough);
 }
 
-double bisect_bound(const std::function<BottleneckTest(double limit)>& probe, double enough) {
+double bisect_bound(const std::function<BottleneckTest(double limit)>& probe, double lower_bound,
+                    double enough) {
   const BottleneckTest below = probe(std::nextafter(enough, 0.0));
-  return below.feasible() ? bisect_bottleneck(probe, 0).value : below.next;
+  return below.feasible() ? bisect_bottleneck(probe, lower_bound).value : below.next;
 }
 
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& probe,

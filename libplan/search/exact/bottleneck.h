@@ -41,6 +41,6 @@ double bottleneck_bound(const SearchSpace& space, const StageCost& cost, double 
 
 /// The bisections themselves over any probe with the meaning of test_bottleneck().
 BottleneckResult bisect_bottleneck(const std::function<BottleneckTest(double limit)>& test, double lower_bound);
-double bisect_bound(const std::function<BottleneckTest(double limit)>& test, double enough);
+double bisect_bound(const std::function<BottleneckTest(double limit)>& test, double lower_bound, double enough);
 
 }  // namespace pp::plan
