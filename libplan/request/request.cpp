@@ -240,7 +240,7 @@ PlanGraph planned_graph(const Profile& profile, const PlanRequest& request) {
   if (request.cut_at) graph.blocks = blocks_of(graph, request.cut_at->depth);
   if (request.recompute_extent == RecomputeExtent::first_blocks) {
     graph.recompute_blocks = numbered_blocks(graph);
-    // Megatron-Core counts them among no stage's first blocks.
+    // Megatron-Core runs none of them again with recompute_method "block".
     graph.recompute_blocks.resize(graph.recompute_blocks.size() - prediction_blocks(profile.model).size());
   }
   return graph;

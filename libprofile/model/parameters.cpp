@@ -57,7 +57,10 @@ void initialise_norm(at::Tensor& tensor, const Start& start) {
 }
 
 void initialise_norm_weights(at::Tensor& tensor, const Start& start) {
-  tensor.fill_(start.parameters[start.index].name == "sinks" ? 0.0 : 1.0);
+  const double std = given<double>(start, "sinks_std");
+  const bool sinks = start.parameters[start.index].name == "sinks";
+  tensor.fill_(sinks ? 0.0 : 1.0);
+  if (sinks && std > 0) tensor.normal_(0.0, std, start.generator);
 }
 
 void initialise_attention(at::Tensor& tensor, const Start& start) {
@@ -88,6 +91,11 @@ void initialise_experts(at::Tensor& tensor, const Start& start) {
   const bool biased = start.parameters[1].shape.size() == 1;  // then each matrix has its bias behind it
   const std::size_t bias = biased ? start.index % 2 : 0;
   ParameterSpec matrix = start.parameters[start.index - bias];
+  const double std = given<double>(start, "std");
+  if (start.index == 1 && bias == 1 && std > 0) {  // the router's, as transformers starts it
+    tensor.normal_(0.0, std, start.generator);
+    return;
+  }
   if (matrix.shape.size() == 3) matrix.shape = {matrix.shape[2], matrix.shape[1]};  // of [parts, in, out]
   initialise_by_fan_in(tensor, {{&matrix, 1}, bias, start.attributes, start.generator});
 }

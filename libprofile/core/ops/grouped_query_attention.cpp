@@ -185,6 +185,7 @@ std::vector<AttributeSpec> attributes_of_row() {
       silent(probability_attribute("dropout", 0, "probability, on the attention weights, in training")),
       silent(flag_attribute("norms", false, "rms norm of each head of queries and of keys")),
       silent(flag_attribute("sinks", false, "each head has a learned score that no value follows")),
+      silent(number_attribute("sinks_std", 0, 0, 100, "initial scores are N(0, sinks_std); 0: all 0")),
       silent(number_attribute("norm_eps", 1e-6, 0, 1, "added to the mean square")),
       silent(integer_attribute("rotary_dim", 0, 0, kMaxSize,
                                "leading elements of a head that are rotated; latent: the last")),

@@ -102,6 +102,7 @@ class DecoderBuilder {
     attributes.insert_or_assign("num_heads", d_.heads);
     attributes.insert_or_assign("num_key_value_heads", d_.groups);
     if (block.window > 0) attributes.insert_or_assign("sliding_window", block.window);
+    if (attributes.contains("sinks")) attributes.emplace("sinks_std", d_.std);
     if (!block.rotates) attributes.insert_or_assign("rotary_dim", std::int64_t{0});
     std::string y = builder_.add(name, "grouped_query_attention", inputs, std::move(attributes));
     y = to_residual(inside + names.out, y, d_.out_bias);

@@ -76,14 +76,14 @@ void initialise_normal(at::Tensor& tensor, const Start& start);
 void initialise_zero(at::Tensor& tensor, const Start& start);
 /// weight 1, less what the layer adds to it, bias 0
 void initialise_norm(at::Tensor& tensor, const Start& start);
-/// Weights of several norms 1, sinks 0
+/// Weights of several norms 1, sinks N(0, sinks_std)
 void initialise_norm_weights(at::Tensor& tensor, const Start& start);
 /// Xavier-uniform input projection, output projection by fan-in, biases 0.
 void initialise_attention(at::Tensor& tensor, const Start& start);
 
 /// Projections by fan-in, the vector like one more, its scale 1/sqrt(num_units), the bias 0.
 void initialise_additive_attention(at::Tensor& tensor, const Start& start);
-/// Each matrix, and a bias behind it, as a linear layer's.
+/// Each matrix, and a bias behind it, as a linear layer's; with `std` the router's bias is N(0, std) too.
 void initialise_experts(at::Tensor& tensor, const Start& start);
 /// U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))
 void initialise_lstm(at::Tensor& tensor, const Start& start);

@@ -299,6 +299,7 @@ TEST_SUITE("libprofile/model/hugging_face") {
       CHECK(names(oss).contains("model.layers.1." + std::string(name)));
     const ModelGraph silent = build_hugging_face(oss, "layers=2,sequence=128");
     CHECK(layer(silent, "model.layers.0.self_attn").attributes.at("rotary_factor") == Attribute(32.0));
+    CHECK(layer(silent, "model.layers.0.self_attn").attributes.at("sinks_std") == Attribute(0.02));
     const Json glm = parse_json(R"({"model_type": "glm4_moe", "vocab_size": 151552, "hidden_size": 5120,
       "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_hidden_layers": 92, "num_attention_heads": 96,
       "num_key_value_heads": 8, "head_dim": 128, "n_shared_experts": 1, "n_routed_experts": 160,

@@ -57,13 +57,13 @@ TEST_SUITE("libprofile/model/parameters") {
   }
 
   TEST_CASE("matrices of all experts, [in, out] each, and their biases start as linear layers; sinks at 0") {
+    Attributes attention{{"num_heads", whole(3)}, {"num_key_value_heads", whole(1)}, {"sinks", true}};
     Attributes experts{{"num_experts", whole(4)}, {"experts_per_token", whole(1)}, {"hidden", whole(100)}};
     experts.emplace("bias", true);
     const auto model = [&] {
       return GraphBuilder()
           .input("x", {6, 40})
-          .layer("mix", "grouped_query_attention", {"x"},
-                 {{"num_heads", whole(3)}, {"num_key_value_heads", whole(1)}, {"sinks", true}})
+          .layer("mix", "grouped_query_attention", {"x"}, attention)
           .layer("up", "linear", {"mix"}, {{"out_features", whole(40)}})
           .layer("experts", "mixture_of_experts", {"up"}, experts)
           .output("experts")
@@ -78,7 +78,13 @@ TEST_SUITE("libprofile/model/parameters") {
     experts.emplace("std", 0.02);
     CHECK(initial_parameter(model(), 2, 4, 1, DType::float32).std().item<double>() ==
           doctest::Approx(0.02).epsilon(0.05));
-    CHECK(initial_parameter(model(), 2, 1, 1, DType::float32).equal(at::zeros({4})));
+    // As transformers' GPT-OSS has them, the router's bias and the sinks are drawn too, other biases not.
+    attention.emplace("sinks_std", 0.02);
+    for (const auto& [layer, index] : {std::pair(2, 1), std::pair(0, 0)}) {
+      const at::Tensor drawn = initial_parameter(model(), layer, index, 1, DType::float32).abs();
+      CHECK(drawn.min().item<double>() > 0);
+      CHECK(drawn.max().item<double>() < 5 * 0.02);
+    }
     CHECK(initial_parameter(model(), 2, 3, 1, DType::float32).equal(at::zeros({4, 200})));
   }
 
