@@ -50,17 +50,24 @@ std::array<double*, 16> all_times(LayerPrice& price) {
   return times;
 }
 
-std::vector<double*> all_times(KindCost& cost) {
+/// What the device itself takes.
+std::vector<double*> compute_times(KindCost& cost) {
   std::vector<double*> times;
   const auto add = [&](LayerPrice& price) {
     for (double* time : all_times(price)) times.push_back(time);
   };
   std::ranges::for_each(cost.model.layers, add);
   add(cost.model.loss);
-  for (double* time :
-       {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
-        &cost.optimizer.update_fixed, &cost.optimizer.sum_per_byte, &cost.optimizer.expert_sum_per_byte})
+  for (double* time : {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
+                       &cost.optimizer.update_fixed})
     times.push_back(time);
+  return times;
+}
+
+/// The same, and what the members of a device send each other.
+std::vector<double*> all_times(KindCost& cost) {
+  std::vector<double*> times = compute_times(cost);
+  times.insert(times.end(), {&cost.optimizer.sum_per_byte, &cost.optimizer.expert_sum_per_byte});
   return times;
 }
 
@@ -109,11 +116,7 @@ void scale_times(LayerPrice& price, double factor) {
 }
 
 KindCost at_speed(KindCost cost, double speed) {
-  for (LayerPrice& layer : cost.model.layers) scale_times(layer, 1 / speed);
-  scale_times(cost.model.loss, 1 / speed);
-  for (double* time : {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
-                       &cost.optimizer.update_fixed})
-    *time /= speed;
+  for (double* time : compute_times(cost)) *time /= speed;
   return cost;
 }
 
