@@ -344,10 +344,10 @@ StageCosts price_stage(const StagePricing& pricing, int stage, int kind, double 
   const std::int64_t trained = contents.parameters - contents.frozen;
   const std::vector<int> devices = devices_of(assignment, {stage});
   const TrainedBytes bytes{static_cast<double>(trained), static_cast<double>(contents.experts)};
-  const OptimizerCost& optimizer = context.optimizer_of(kind);
-  costs.update = Seconds(optimizer.update(bytes, sharers));
+  OptimizerCost optimizer = context.optimizer_of(kind);
   const bool new_version = holds_versions(assignment.policy) && costs.versions > 1;
-  costs.update *= new_version ? optimizer.new_version : 1 + share.beside * (optimizer.beside - 1);
+  optimizer.pace = new_version ? optimizer.new_version : 1 + share.beside * (optimizer.beside - 1);
+  costs.update = Seconds(optimizer.update(bytes, sharers));
   for (Seconds* time : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient,
                         &costs.recompute, &costs.update}) {
     *time /= speed;

@@ -18,13 +18,6 @@
 namespace pp::plan {
 namespace {
 
-/// Of the stages that keep weights of before.
-OptimizerCost of_new_versions(OptimizerCost cost) {
-  cost.update_per_byte *= cost.new_version;
-  cost.update_fixed *= cost.new_version;
-  return cost;
-}
-
 /// A bound has to hold for schedules that split the backward too, whose halves may add up to less.
 PricedModel with_cheaper_backward(PricedModel model) {
   const auto lower = [](LayerPrice& price) {
@@ -229,7 +222,8 @@ class OrderedModel {
   }
   Chain make(const PricedModel& model, const OptimizerCost& optimizer, WeightPolicy policy,
              const Lattice* lattice) const {
-    const OptimizerCost cost = updates_faster(policy) ? of_new_versions(optimizer) : optimizer;
+    OptimizerCost cost = optimizer;
+    if (updates_faster(policy)) cost.pace = cost.new_version;
     Chain chain = lattice == nullptr ? make_chain(graph_, order_.layers, model.layers, model.loss, cost)
                                      : make_lattice_chain(graph_, *lattice, model.layers, model.loss, cost);
     chain.fixed = model.fixed;
