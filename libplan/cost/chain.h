@@ -38,8 +38,7 @@ struct OptimizerCost {
   double state_ratio = 1;      ///< state bytes per byte of trained parameters
   double update_per_byte = 0;  ///< seconds per parameter byte
   double update_fixed = 0;     ///< seconds per update of a stage
-  double norm_per_byte = 0;    ///< seconds per gradient byte that a norm of all gradients reads
-  double pace = 1;             ///< times as long as these say; what follows:
+  double pace = 1;             ///< times as long as these two say; what follows:
   double beside = 1;           ///< where each profiled device updates a whole model at once, at least 1
   double new_version = 1;      ///< where passes hold the weights before
   double gradient_ratio = 1;   ///< bytes of gradients per byte of trained parameters
@@ -63,7 +62,7 @@ struct OptimizerCost {
   /// Seconds of an update by so many sharing replicas, and of the members' sum in front of it.
   double update(const TrainedBytes& trained, int sharing) const {
     const double summed = Reduction{gradient_ratio, 1, sharing > 0}.bytes();
-    return pace * ((update_per_byte + norm_per_byte * gradient_ratio) * held(trained, sharing) + update_fixed) +
+    return pace * (update_per_byte * held(trained, sharing) + update_fixed) +
            summed * (sum_per_byte * (trained.all - trained.experts) + expert_sum_per_byte * trained.experts);
   }
 };

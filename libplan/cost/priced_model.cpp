@@ -59,7 +59,7 @@ std::vector<double*> compute_times(KindCost& cost) {
   std::ranges::for_each(cost.model.layers, add);
   add(cost.model.loss);
   for (double* time : {&cost.model.fixed.forward, &cost.model.fixed.backward, &cost.optimizer.update_per_byte,
-                       &cost.optimizer.update_fixed, &cost.optimizer.norm_per_byte})
+                       &cost.optimizer.update_fixed})
     times.push_back(time);
   return times;
 }
@@ -261,7 +261,6 @@ OptimizerCost optimizer_cost(const Profile& profile, OptimizerName optimizer, st
     if (measured->new_version) cost.new_version = times_as_long(*measured->new_version);
   }
   if (state_ratio) cost.state_ratio = *state_ratio;
-  cost.norm_per_byte = cost.update_per_byte / 5;
   const ExpertGroup& experts = profile.expert_parallel;
   cost.members = group_size(profile) / profile.tensor_degree / profile.shard_group.degree;
   cost.expert_members = group_size(profile) / experts.degree / profile.shard_group.degree;
