@@ -38,7 +38,7 @@ struct OptimizerCost {
   double state_ratio = 1;      ///< state bytes per byte of trained parameters
   double update_per_byte = 0;  ///< seconds per parameter byte
   double update_fixed = 0;     ///< seconds per update of a stage
-  double pace = 1;             ///< times as long as these two say; what follows:
+  double pace = 1;             ///< as many times as long as these two say: 1, or
   double beside = 1;           ///< where each profiled device updates a whole model at once, at least 1
   double new_version = 1;      ///< where passes hold the weights before
   double gradient_ratio = 1;   ///< bytes of gradients per byte of trained parameters

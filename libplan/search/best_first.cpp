@@ -325,7 +325,7 @@ class BestFirst {
     }
   }
 
-  /// What takes long to prove is proven last, of the cases that alone are below all others.
+  /// Proofs that take long come last, and only for cases that lie below all others.
   double least_proven() {
     for (auto& [key, one] : cases_) closed_.push_back(std::move(one.open));
     const auto last_and_least = [](const auto& one) { return std::pair(one->can_prove(), one->proven()); };
