@@ -176,7 +176,7 @@ std::string cut_at_text(const PlanRequest& request) {
   return request.cut_at->depth == 0 ? "block" : std::to_string(request.cut_at->depth);
 }
 void read_cut_at(PlanRequest& request, const std::string& text) {
-  request.cut_at.emplace();
+  request.cut_at = PlanRequest::CutAt{};
   if (text != "block") read_value(request.cut_at->depth, text);
 }
 std::string window_text(const PlanRequest& request) {
