@@ -370,7 +370,7 @@ TEST_CASE("the request may narrow what the trainer takes, and not widen it") {
     return refusal(Trainer::megatron, changed).starts_with(option + ": --for megatron takes ");
   };
   CHECK(refused([](PlanRequest& r) { r.window = WindowRule::wide; }, "--window"));
-  CHECK(refused([](PlanRequest& r) { r.cut_at.emplace().depth = 2; }, "--cut-at"));
+  CHECK(refused([](PlanRequest& r) { r.cut_at = PlanRequest::CutAt{2}; }, "--cut-at"));
   CHECK(refused([](PlanRequest& r) { r.replicas = {2, 1}; }, "--replicas"));
   CHECK(refused([](PlanRequest& r) { r.placement = Placement::scatter; }, "--placement"));
   CHECK(refused([](PlanRequest& r) { r.recompute = RecomputeMode::except_last; }, "--recompute"));

@@ -121,7 +121,7 @@ TEST_CASE("cuts anywhere give a plan as fast as cuts between blocks, in the time
   request.schedule = "1f1b";
   int looks = 0;
   request.observer = [&](const SearchProgress&) { return ++looks > 0; };
-  request.cut_at.emplace();
+  request.cut_at = PlanRequest::CutAt{};
   const double between_blocks = step_within(profile, cluster, request);
   const int enough = looks;
   looks = 0;

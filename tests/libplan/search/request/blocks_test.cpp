@@ -68,7 +68,7 @@ TEST_CASE("stages begin at blocks only, and are the best of those") {
   // 9, 8.
   CHECK(sizes(std::get<Plan>(make_plan(profile, cluster, request))) == std::vector<std::size_t>{4, 2, 2});
   // Between blocks: 7, 8 and 10 + 2 is the best; 1 | 2 4 3 5 | 4 6 2 has a stage of 14.
-  request.cut_at.emplace();
+  request.cut_at = PlanRequest::CutAt{};
   const Plan plan = std::get<Plan>(make_plan(profile, cluster, request));
   CHECK(sizes(plan) == std::vector<std::size_t>{3, 2, 3});
   CHECK(plan.context.at("cut_at") == "block");
@@ -84,7 +84,7 @@ TEST_CASE("cuts and counts that blocks leave no room for are refused with the wa
   PlanRequest request;
   request.mini_batch = request.micro_batches.emplace(8);
   request.schedule = "1f1b";
-  request.cut_at.emplace();
+  request.cut_at = PlanRequest::CutAt{};
   const auto refusal = [&] {
     try {
       make_plan(profile, test::make_cluster(8), request);
