@@ -45,14 +45,40 @@ class BestFirst {
   }
 
   /// `first`: what all is measured against, if it is known.
-  SearchOutcome run(const std::optional<Finalist>& first = {}) {
+  void run(const std::optional<Finalist>& first = {}) {
     add_part(all_);
     if (first) answer({first->unpriced()});
     if (shortlist_.best() == kInfinity) answer(Quick::seed);
     while (!shortlist_.stops(devices_) && !stopped_ && step()) {
     }
     if (shortlist_.best() == kInfinity && (stopped_ || shortlist_.cut_short())) finish();
-    return outcome();
+  }
+
+  // What was found, once.
+  std::vector<Finalist> ranked() { return std::move(shortlist_).ranked(); }
+  SearchOutcome outcome() {
+    outcome_.bound = least_proven();
+    outcome_.cut_short = stopped_ || shortlist_.cut_short();
+    const bool equal = equal_memories(cluster_, request_);
+    if (parts_.front().free_order && equal) outcome_.bound_holds = "any layer order";
+    outcome_.orders = static_cast<int>(orders_.size());
+    outcome_.batches = static_cast<int>(batches_.size());
+    outcome_.schedules = static_cast<int>(schedules_.size());
+    outcome_.placed_schedules = static_cast<int>(placed_.size());
+    outcome_.exact = equal_places_ && !outcome_.equal_replicas;
+    outcome_.short_by = shortlist_.short_by();
+    outcome_.short_schedule = shortlist_.short_schedule();
+    outcome_.endless = shortlist_.endless();
+    outcome_.candidates = shortlist_.candidates();
+    outcome_.improved = shortlist_.improved();
+    const bool only_placed = placed_.size() == schedules_.size();
+    outcome_.ranked = ranked();
+    if (outcome_.ranked.empty() && only_placed && !outcome_.short_by && refusal_) throw *refusal_;
+    for (const ScheduleRow* row : requested_schedules(request_)) outcome_.left_out.push_back(row->name);
+    for (const ScheduleRow* row : planned_schedules(profile_, request_))
+      std::erase(outcome_.left_out, row->name);
+    outcome_.unpriced = unpriced_schedules(profile_, request_);
+    return std::move(outcome_);
   }
 
  private:
@@ -195,7 +221,13 @@ class BestFirst {
 
   void close(Case one) {
     if (!refusal_) refusal_ = one.open->refusal();
-    closed_.push_back(std::move(one.open));
+    keep(std::move(one.open));
+  }
+
+  /// What is proven of it, or may be.
+  void keep(std::unique_ptr<OpenCase> open) {
+    if (open->can_prove()) return closed_.push_back(std::move(open));
+    least_closed_ = std::min(least_closed_, open->proven());
   }
 
   /// A part of the machine knows nothing of the nodes beyond it, over which some placements spread the stages;
@@ -327,10 +359,9 @@ class BestFirst {
 
   /// Proofs that take long come last, and only for cases that lie below all others.
   double least_proven() {
-    for (auto& [key, one] : cases_) closed_.push_back(std::move(one.open));
-    const auto last_and_least = [](const auto& one) { return std::pair(one->can_prove(), one->proven()); };
-    std::ranges::sort(closed_, {}, last_and_least);
-    double least = kInfinity;
+    for (auto& [key, one] : std::exchange(cases_, {})) keep(std::move(one.open));
+    std::ranges::sort(closed_, {}, [](const auto& one) { return one->proven(); });
+    double least = least_closed_;
     for (const std::unique_ptr<OpenCase>& one : closed_) {
       try {
         if (!stopped_) one->prove(std::min(least, shortlist_.best()));
@@ -340,31 +371,6 @@ class BestFirst {
       least = std::min(least, one->proven());
     }
     return least;
-  }
-
-  SearchOutcome outcome() {
-    outcome_.bound = least_proven();
-    outcome_.cut_short = stopped_ || shortlist_.cut_short();
-    const bool equal = equal_memories(cluster_, request_);
-    if (parts_.front().free_order && equal) outcome_.bound_holds = "any layer order";
-    outcome_.orders = static_cast<int>(orders_.size());
-    outcome_.batches = static_cast<int>(batches_.size());
-    outcome_.schedules = static_cast<int>(schedules_.size());
-    outcome_.placed_schedules = static_cast<int>(placed_.size());
-    outcome_.exact = equal_places_ && !outcome_.equal_replicas;
-    outcome_.short_by = shortlist_.short_by();
-    outcome_.short_schedule = shortlist_.short_schedule();
-    outcome_.endless = shortlist_.endless();
-    outcome_.candidates = shortlist_.candidates();
-    outcome_.improved = shortlist_.improved();
-    const bool only_placed = placed_.size() == schedules_.size();
-    outcome_.ranked = std::move(shortlist_).ranked();
-    if (outcome_.ranked.empty() && only_placed && !outcome_.short_by && refusal_) throw *refusal_;
-    for (const ScheduleRow* row : requested_schedules(request_)) outcome_.left_out.push_back(row->name);
-    for (const ScheduleRow* row : planned_schedules(profile_, request_))
-      std::erase(outcome_.left_out, row->name);
-    outcome_.unpriced = unpriced_schedules(profile_, request_);
-    return std::move(outcome_);
   }
 
   const Profile& profile_;
@@ -385,7 +391,8 @@ class BestFirst {
   bool equal_places_;
   int least_part_ = 0, devices_ = all_;
   double work_ = kInfinity;  ///< seconds of compute of all micro-batches at the least, on one device
-  std::vector<std::unique_ptr<OpenCase>> closed_;
+  std::vector<std::unique_ptr<OpenCase>> closed_;  ///< of which more can be proven
+  double least_closed_ = kInfinity;                ///< the least OpenCase::proven() of the others
   bool found_ = false, any_placed_ = false, drawn_ = false, stopped_ = false;
   std::set<std::string_view> orders_, schedules_, placed_;
   std::set<std::vector<int>> batches_;
@@ -402,7 +409,9 @@ std::optional<Finalist> between_blocks(const Profile& profile, const Cluster& cl
   blocks.blocks = blocks_of(graph, 0);
   if (blocks.blocks.empty() || most_stages(blocks) < requested_stages(request)) return std::nullopt;
   try {
-    std::vector<Finalist> found = BestFirst(profile, cluster, blocks, request).run().ranked;
+    BestFirst search(profile, cluster, blocks, request);
+    search.run();
+    std::vector<Finalist> found = search.ranked();
     if (!found.empty()) return std::move(found.front());
   } catch (const Error& error) {  // a schedule that refuses so few cuts
     if (error.kind() != ErrorKind::usage) throw;
@@ -417,7 +426,9 @@ SearchOutcome search_plans(const Profile& profile, const Cluster& cluster, const
   if (request.even_nodes && !has_equal_nodes(cluster))
     return search_plans(profile, with_equal_nodes(cluster), graph, request);
   const std::optional<Finalist> first = between_blocks(profile, cluster, graph, request);
-  return BestFirst(profile, cluster, graph, request).run(first);
+  BestFirst search(profile, cluster, graph, request);
+  search.run(first);
+  return search.outcome();
 }
 
 }  // namespace pp::plan

@@ -11,7 +11,7 @@
 namespace pp::plan {
 namespace {
 
-constexpr std::size_t kMostSets = 4096;  ///< of a lattice; 0.1 s a probe
+constexpr std::size_t kMostSets = 4096;  ///< of a lattice
 
 /// Whether the request leaves the layers free, and they have more than one linear order.
 bool has_free_order(const PlanGraph& graph, const PlanRequest& request) {
