@@ -299,9 +299,8 @@ class Warming {
   void serve(WorkerId me) noexcept {
     try {
       try {
-        const std::vector<int>& cores = job_.setup.cores.cores[index(me)];
-        profile::pin_thread(cores);
-        profile::enter_device(device_of(me), std::max(1, static_cast<int>(cores.size())));
+        profile::pin_thread(job_.setup.cores.cores[index(me)]);
+        profile::enter_device(device_of(me), job_.setup.cores.threads[index(me)]);
         try_all(me);
       } catch (const Stopped&) {
         return;  // another worker has the error

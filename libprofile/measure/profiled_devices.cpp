@@ -117,8 +117,10 @@ std::unique_ptr<ModelRunner> ProfiledDevices::make_runner(const ModelPart& part,
 
 void ProfiledDevices::enter(int device) {
   const DeviceSet& devices = subject_.options.devices;
-  if (!is_cuda()) pin_thread(cores_of(devices, device, subject_.environment.machine.cores));
-  enter_device(this->device(), std::max(1, devices.cores));
+  const std::vector<int>& cores = subject_.environment.machine.cores;
+  if (!is_cuda()) pin_thread(cores_of(devices, device, cores));
+  enter_device(this->device(),
+               std::max(1, is_cuda() ? static_cast<int>(cores.size()) / devices.count : devices.cores));
   take_library_memory(this->device());
   probes_[static_cast<std::size_t>(device)] = make_probes(this->device(), subject_.environment.clock);
 }

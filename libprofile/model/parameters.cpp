@@ -1,12 +1,17 @@
 #include "libprofile/model/parameters.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "libprofile/core/error.h"
@@ -151,10 +156,11 @@ void initialise_of_call(at::Tensor& tensor, const ops::Start& start) {
   }
 }
 
-}  // namespace
+// Elements of what is drawn beside its place at one time.
+constexpr std::int64_t kMostBeside = std::int64_t{1} << 29;
 
-at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed,
-                             DType dtype) {
+/// `to`: [shape...] float32, in the CPU's memory.
+void draw(const ResolvedModel& model, int layer, int index, std::uint64_t seed, at::Tensor& to) {
   const int owner = at_index(model.layers, layer).weights_layer;
   const Layer& owner_layer = at_index(model.graph.layers, owner);
   const ResolvedLayer& resolved = at_index(model.layers, owner);
@@ -167,9 +173,52 @@ at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, s
   }
   const std::uint64_t name = name_hash(parameter_name(model, owner, static_cast<std::size_t>(index)));
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(mix({.seed = seed ^ name}, 0));
-  at::Tensor tensor = at::empty(at_index(resolved.parameters, index).shape, at::kFloat);
-  initialise(tensor, {home.siblings, home.index, home.layer->attributes, generator});
-  return tensor.to(scalar_type(dtype));
+  initialise(to, {home.siblings, home.index, home.layer->attributes, generator});
+}
+
+/// The largest come first. One that has begun is drawn by one thread: its generator is a sequence.
+void draw_all(const ResolvedModel& model, std::span<const ParameterPlace> places, std::span<at::Tensor> values,
+              std::uint64_t seed) {
+  std::atomic<std::size_t> next = 0;
+  at::parallel_for(0, std::min(std::ssize(places), std::ptrdiff_t{at::get_num_threads()}), 1,
+                   [&](std::int64_t, std::int64_t) {
+                     for (std::size_t i = next++; i < places.size(); i = next++)
+                       draw(model, places[i].layer, places[i].index, seed, values[i]);
+                   });
+}
+
+bool takes_draws(const at::Tensor& place) {
+  return place.is_cpu() && place.scalar_type() == at::kFloat && place.is_contiguous();
+}
+
+}  // namespace
+
+void draw_parameters(const ResolvedModel& model, std::vector<ParameterPlace> places, std::uint64_t seed) {
+  const auto elements = [](const ParameterPlace& place) { return place.to.numel(); };
+  std::ranges::stable_sort(places, std::greater<>(), elements);
+  for (std::span<const ParameterPlace> left = places; !left.empty();) {
+    std::vector<at::Tensor> values;
+    std::int64_t beside = 0;
+    for (const ParameterPlace& place : left) {
+      const bool at_once = takes_draws(place.to);
+      if (!at_once && beside > 0 && beside + place.to.numel() > kMostBeside) break;
+      if (!at_once) beside += place.to.numel();
+      values.push_back(at_once ? place.to : at::empty(place.to.sizes(), at::kFloat));
+    }
+    const std::span<const ParameterPlace> drawn = left.first(values.size());
+    draw_all(model, drawn, values, seed);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      if (!drawn[i].to.is_same(values[i])) drawn[i].to.copy_(values[i]);
+    left = left.subspan(drawn.size());
+  }
+}
+
+at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed,
+                             DType dtype) {
+  at::Tensor tensor =
+      at::empty(at_index(at_index(model.layers, layer).parameters, index).shape, scalar_type(dtype));
+  draw_parameters(model, {{layer, index, tensor}}, seed);
+  return tensor;
 }
 
 at::Tensor initial_buffer(const ResolvedModel& model, int layer, int index, DType dtype) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,15 @@
 
 namespace pp::model {
 
-/// Parameter `index` of layer `layer`; drawn in float32, converted to `dtype`. Not a leaf: no gradient is
-/// required yet.
+/// Parameter `index` of layer `layer`, and where its values go: of its shape, of any type and device.
+struct ParameterPlace {
+  int layer = 0, index = 0;
+  at::Tensor to;
+};
+/// Draws them in float32, as many at a time as the calling thread has threads for an operation: at once to
+/// their place where that is float32 in the CPU's memory, else to at most 2 GiB beside it, or one parameter.
+void draw_parameters(const ResolvedModel& model, std::vector<ParameterPlace> places, std::uint64_t seed);
+/// One of them, of `dtype`. Not a leaf: no gradient is required yet.
 at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed, DType dtype);
 /// Standard deviation, around 0, of what calls of LibTorch have in two dimensions or more. Of fewer: `weight`
 /// 1, everything else 0.

@@ -1,5 +1,7 @@
 #include "libprofile/model/segment.h"
 
+#include <ATen/ops/empty.h>
+
 #include <utility>
 
 #include "libprofile/model/bound_segment.h"
@@ -34,17 +36,22 @@ std::shared_ptr<Weights> Segment::initial_weights(std::uint64_t seed, DType dtyp
                                                   const at::Device& device) const {
   auto weights = std::make_shared<Weights>();
   std::vector<std::vector<at::Tensor>> by_owner(model_->layers.size());
+  std::vector<ParameterPlace> places;
   for (const int layer : layers()) {
     const ResolvedLayer& resolved = model_->layers[static_cast<std::size_t>(layer)];
     std::vector<at::Tensor>& leaves = by_owner[static_cast<std::size_t>(resolved.weights_layer)];
     if (leaves.empty()) {
       for (std::size_t i = 0; i < resolved.parameters.size(); ++i) {
-        const at::Tensor drawn = initial_parameter(*model_, layer, static_cast<int>(i), seed, dtype);
-        leaves.push_back(detail::dense(drawn.to(device), format()).requires_grad_(resolved.trained[i]));
+        const Shape& shape = resolved.parameters[i].shape;
+        const at::Tensor place = at::empty(shape, at::TensorOptions(scalar_type(dtype)).device(device),
+                                           memory_format(format(), std::ssize(shape)));
+        places.push_back({layer, static_cast<int>(i), place});
+        leaves.push_back(place.detach().requires_grad_(resolved.trained[i]));
       }
     }
     weights->layers.push_back(leaves);
   }
+  draw_parameters(*model_, std::move(places), seed);
   return weights;
 }
 

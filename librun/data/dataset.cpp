@@ -1,18 +1,23 @@
 #include "librun/data/dataset.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/DimVector.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "libprofile/device/compute_device.h"
 #include "libprofile/model/ops.h"
 #include "librun/data/model_data.h"
 
 namespace pp::run {
 
 namespace {
+
+// Fewer are not worth a thread.
+constexpr std::size_t kBytesOfThread = std::size_t{1} << 18;
 
 template <class Column>
 const Column& column_of(const TensorSource& source, const std::vector<Column>& inputs,
@@ -39,6 +44,21 @@ at::ScalarType tensor_type(ElementType type) {
   return at::kByte;
 }
 
+at::Tensor room(at::IntArrayRef sizes, at::ScalarType type, bool pinned) {
+  return profile::host_room(sizes, type, at::MemoryFormat::Contiguous, pinned);
+}
+
+/// The records of `samples` one after another, to `out`.
+void read(const Records& records, std::span<const std::int64_t> samples, char* out) {
+  const std::size_t size = records.sample_bytes();
+  at::parallel_for(0, std::ssize(samples), static_cast<std::int64_t>(1 + kBytesOfThread / size),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const auto first = static_cast<std::size_t>(begin),
+                                count = static_cast<std::size_t>(end - begin);
+                     read_records(records, samples.subspan(first, count), {out + first * size, count * size});
+                   });
+}
+
 class RecordDataset final : public Dataset {
  public:
   RecordDataset(const ResolvedModel& model, SampleTable table, const TensorOptions& options)
@@ -62,18 +82,20 @@ class RecordDataset final : public Dataset {
     return std::ranges::all_of(inputs_, kept) && std::ranges::all_of(targets_, kept);
   }
 
-  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override {
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                  bool pinned) const override {
     const Column& column = column_of(source, inputs_, targets_);
     std::vector<std::int64_t> stored(samples.begin(), samples.end());
     for (std::int64_t& sample : stored) sample += first_;
     const Records& records = column.records;
-    const auto count = static_cast<std::int64_t>(samples.size());
-    at::Tensor raw =
-        at::empty({count, element_count(records.shape)}, at::TensorOptions(tensor_type(records.type)));
-    read_records(records, stored, {static_cast<char*>(raw.mutable_data_ptr()), raw.nbytes()});
+    const at::ScalarType type = tensor_type(records.type);
+    const at::Tensor raw =
+        room({std::ssize(stored), element_count(records.shape)}, type, pinned && type == column.type);
+    read(records, stored, static_cast<char*>(raw.mutable_data_ptr()));
     Shape shape = column.shape;
-    shape.insert(shape.begin(), count);
-    at::Tensor values = raw.to(column.type).reshape(shape);
+    shape.insert(shape.begin(), std::ssize(stored));
+    at::Tensor values =
+        (type == column.type ? raw : room(raw.sizes(), column.type, pinned).copy_(raw)).reshape(shape);
     if (column.scale != 1) values.mul_(column.scale);
     return values;
   }
@@ -98,11 +120,16 @@ class RecordDataset final : public Dataset {
 
 }  // namespace
 
-at::Tensor MemoryDataset::rows(const TensorSource& source, std::span<const std::int64_t> samples) const {
+at::Tensor MemoryDataset::rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                               bool pinned) const {
   const Column& column = column_of(source, inputs, targets);
   const auto count = static_cast<std::int64_t>(samples.size());
   const at::Tensor index = at::from_blob(const_cast<std::int64_t*>(samples.data()), {count}, at::kLong);
-  return at::index_select(column.values, 0, index).to(column.type);
+  at::DimVector shape(column.values.sizes());
+  shape.front() = count;
+  at::Tensor values = room(shape, column.type, pinned);
+  return column.values.scalar_type() == column.type ? at::index_select_out(values, column.values, 0, index)
+                                                    : values.copy_(at::index_select(column.values, 0, index));
 }
 
 std::unique_ptr<const Dataset> open_records(const ResolvedModel& model, SampleTable table,

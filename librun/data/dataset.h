@@ -25,8 +25,13 @@ class Dataset {
   /// Whether rows are the same whenever they are asked for, so that they may be read ahead.
   virtual bool fixed() const { return true; }
   /// The rows `samples` of the input or target that `source` names: [n, shape...], dense, a new tensor on the
-  /// CPU. Throws pp::Error (data) when they cannot be read.
-  virtual at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const = 0;
+  /// CPU, gathered by as many threads as the caller has; `pinned`: in memory that a CUDA device reads at the
+  /// full rate of its bus. Throws pp::Error (data) when they cannot be read.
+  virtual at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                          bool pinned) const = 0;
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const {
+    return rows(source, samples, /*pinned=*/false);
+  }
 };
 
 /// Tensors of all samples.
@@ -44,7 +49,9 @@ class MemoryDataset final : public Dataset {
   const std::string& source() const override { return name; }
   std::int64_t samples() const override { return sample_count; }
   bool in_memory() const override { return true; }
-  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override;
+  using Dataset::rows;
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                  bool pinned) const override;
 };
 
 struct TensorOptions {

@@ -35,9 +35,10 @@ class SequenceData final : public Dataset {
   std::int64_t samples() const override { return sequences_.count(); }
   bool in_memory() const override { return others_->in_memory(); }
   bool fixed() const override { return false; }
-  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override {
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                  bool pinned) const override {
     const bool grows = source.kind == TensorSource::Kind::input && source.index == input_;
-    return grows ? sequences_.rows(samples) : others_->rows(source, samples);
+    return grows ? sequences_.rows(samples) : others_->rows(source, samples, pinned);
   }
 
  private:

@@ -123,8 +123,12 @@ CoreBinding cores_of_workers(std::span<const Device> devices, const Placement& p
   }
   CoreBinding found = bind_cores(shared, profile::usable_cores());
   CoreBinding all{.cores = std::vector<std::vector<int>>(devices.size()),
+                  .threads = std::vector<int>(devices.size(), 1),
                   .warnings = std::move(found.warnings)};
-  for (std::size_t i = 0; i < of.size(); ++i) all.cores[of[i]] = std::move(found.cores[i]);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    all.cores[of[i]] = std::move(found.cores[i]);
+    all.threads[of[i]] = found.threads[i];
+  }
   return all;
 }
 

@@ -32,7 +32,8 @@ FlatTensors with_places(at::Tensor flat, const FlatTensors& like) {
 }
 
 FlatLayout::FlatLayout(const ResolvedModel& model, const model::Segment& segment, DType dtype,
-                       const at::Device& device) {
+                       const at::Device& device)
+    : options_(at::TensorOptions(model::scalar_type(dtype)).device(device)) {
   std::map<std::pair<int, std::size_t>, std::size_t>
       known;  // (layer that owns it, index) -> position in its list
   for (std::size_t layer = 0; layer < segment.layers().size(); ++layer) {
@@ -151,33 +152,16 @@ at::Tensor FlatLayout::view(const at::Tensor& flat, const Parameter& parameter, 
              : part.view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
 }
 
-namespace {
-
-at::Tensor flat_copy(const std::vector<FlatLayout::Parameter>& parameters, std::int64_t size,
-                     const model::Weights& weights) {
-  if (parameters.empty()) return {};
-  const auto tensor = [&](const FlatLayout::Parameter& parameter) {
-    return weights.layers[parameter.uses.front().layer][parameter.uses.front().index].detach();
-  };
-  at::Tensor flat = at::zeros({size}, tensor(parameters.front()).options());
-  for (const FlatLayout::Parameter& parameter : parameters)
-    FlatLayout::view(flat, parameter, parameter.offset()).copy_(tensor(parameter));
-  return flat;
-}
-
-}  // namespace
-
-at::Tensor FlatLayout::flattened(const model::Weights& weights) const {
-  return flat_copy(parameters_, weight_size_, weights);
-}
-
-at::Tensor FlatLayout::flattened_frozen(const model::Weights& weights) const {
-  return flat_copy(frozen_, frozen_size_, weights);
+FlatLayout::Buffers FlatLayout::zeros() const {
+  Buffers buffers;
+  if (!parameters_.empty()) buffers.trained = at::zeros({weight_size_}, options_);
+  if (!frozen_.empty()) buffers.frozen = at::zeros({frozen_size_}, options_);
+  return buffers;
 }
 
 // A leaf has a version counter of its own, which what happens to the buffer does not move: no pass holds a
 // version that is changed, and the weights that `latest` changes under its passes are meant to change silently.
-model::Weights FlatLayout::leaves(const at::Tensor& flat, const at::Tensor& frozen) const {
+model::Weights FlatLayout::leaves(const Buffers& buffers) const {
   model::Weights weights;
   for (const std::size_t size : layer_sizes_) weights.layers.emplace_back(size);
   const auto refer = [&](const std::vector<Parameter>& parameters, const at::Tensor& buffer, bool trained) {
@@ -187,8 +171,8 @@ model::Weights FlatLayout::leaves(const at::Tensor& flat, const at::Tensor& froz
       for (const Use& use : parameter.uses) weights.layers[use.layer][use.index] = leaf;
     }
   };
-  refer(parameters_, flat, true);
-  refer(frozen_, frozen, false);
+  refer(parameters_, buffers.trained, true);
+  refer(frozen_, buffers.frozen, false);
   return weights;
 }
 

@@ -72,15 +72,18 @@ class FlatLayout {
   std::vector<std::vector<Piece>> parts(std::size_t members) const;
   static at::Tensor view(const at::Tensor& flat, const Parameter& parameter, const Piece& piece);
 
-  /// A buffer with the values of `weights`, and that of the frozen ones; undefined where there are none.
-  at::Tensor flattened(const model::Weights& weights) const;
-  at::Tensor flattened_frozen(const model::Weights& weights) const;
+  /// Of the weights, and of the frozen ones; undefined where there are none.
+  struct Buffers {
+    at::Tensor trained, frozen;
+  };
+  Buffers zeros() const;
   /// Leaves that refer into both buffers.
-  model::Weights leaves(const at::Tensor& flat, const at::Tensor& frozen) const;
+  model::Weights leaves(const Buffers& buffers) const;
   /// The place of a parameter, or of one use's gradient.
   static at::Tensor view(const at::Tensor& flat, const Parameter& parameter, std::int64_t offset);
 
  private:
+  at::TensorOptions options_;
   std::vector<std::size_t> layer_sizes_;  ///< parameters of each layer of the segment
   std::vector<Parameter> parameters_, frozen_;
   std::int64_t frozen_size_ = 0;

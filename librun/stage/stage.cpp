@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libprofile/core/error.h"
+#include "libprofile/model/parameters.h"
 #include "librun/stage/block_squares.h"
 
 namespace pp::run {
@@ -29,8 +30,8 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
       autocast_(scalar_type(options.autocast)),
       dtype_(model::scalar_type(options.dtype)),
       layout_(model, segment_, options.dtype, options.device),
-      versions_(layout_, *segment_.initial_weights(options.seed, options.dtype, options.device), options.policy,
-                options.stages, options.index, options.per_update),
+      versions_(layout_, first_weights(options), options.policy, options.stages, options.index,
+                options.per_update),
       buffers_(segment_.initial_buffers(options.dtype, options.device)),
       sums_(segment_.empty_gradients()),
       parts_(layout_.parts(options.owners)),
@@ -59,6 +60,23 @@ Stage::Stage(const ResolvedModel& model, StageOptions options)
     for (const FlatLayout::Use& use : parameter.uses)
       sums_.places[use.layer][use.index] = place(parameter, use);
   }
+}
+
+FlatLayout::Buffers Stage::first_weights(const StageOptions& options) const {
+  FlatLayout::Buffers buffers = layout_.zeros();
+  std::vector<model::ParameterPlace> drawn;
+  const auto add = [&](const std::vector<FlatLayout::Parameter>& parameters, const at::Tensor& flat) {
+    for (const FlatLayout::Parameter& parameter : parameters) {
+      if (options.given && options.given->contains(name_of(parameter))) continue;
+      const FlatLayout::Use& use = parameter.uses.front();
+      drawn.push_back({segment_.layers()[use.layer], static_cast<int>(use.index),
+                       FlatLayout::view(flat, parameter, parameter.offset())});
+    }
+  };
+  add(layout_.parameters(), buffers.trained);
+  add(layout_.frozen(), buffers.frozen);
+  model::draw_parameters(model_, std::move(drawn), options.seed);
+  return buffers;
 }
 
 model::PassContext Stage::training_context(const model::RandomKey& key, at::Generator& generator) const {

@@ -38,6 +38,9 @@ struct StageOptions {
   std::shared_ptr<const model::Kernels> kernels = {};  ///< null: the usual ones
   at::Device device = at::kCPU;                        ///< where weights, gradients and optimizer state live
   std::uint64_t seed = 1;
+  /// What restore() will bring, while the stage is made: weights that are not among it are drawn. None: all
+  /// are.
+  const TensorsByName* given = nullptr;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   WeightRules rules = {};                       ///< which weights depart from the others
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
@@ -236,6 +239,7 @@ class Stage {
   template <class Visit>
   void for_each_use(int owner, Visit&& visit) const;
   std::string name_of(const FlatLayout::Parameter& parameter) const;
+  FlatLayout::Buffers first_weights(const StageOptions& options) const;
   /// Adds the uses of each parameter; done once, further calls change nothing.
   void fold_uses();
   void commit_statistics();

@@ -31,16 +31,13 @@ int delay_of(plan::WeightPolicy policy, int stages) {
 
 }  // namespace
 
-WeightVersions::WeightVersions(const FlatLayout& layout, const model::Weights& weights,
-                               plan::WeightPolicy policy, int stages, int stage, int per_update)
-    : layout_(layout),
-      policy_(policy),
-      frozen_(layout.flattened_frozen(weights)),
-      delay_(delay_of(policy, stages)) {
+WeightVersions::WeightVersions(const FlatLayout& layout, FlatLayout::Buffers first, plan::WeightPolicy policy,
+                               int stages, int stage, int per_update)
+    : layout_(layout), policy_(policy), frozen_(std::move(first.frozen)), delay_(delay_of(policy, stages)) {
   for (const FlatLayout::Parameter& parameter : layout.frozen())
     frozen_parameters_.push_back(FlatLayout::view(frozen_, parameter, parameter.offset()));
   all_.push_back(std::make_shared<Version>());
-  refer_to(*all_.back(), layout.flattened(weights));
+  refer_to(*all_.back(), std::move(first.trained));
   kept_.push_back(all_.back());
   if (policy == plan::WeightPolicy::predict) look_ahead_ = plan::look_ahead(stage, stages, per_update);
   if (look_ahead_ == plan::LookAhead{}) return;
@@ -64,7 +61,7 @@ void WeightVersions::run_on_shared() {
 
 void WeightVersions::refer_to(Version& version, at::Tensor flat) const {
   version.flat = std::move(flat);
-  version.leaves = layout_.leaves(version.flat, frozen_);
+  version.leaves = layout_.leaves({version.flat, frozen_});
   for (const FlatLayout::Parameter& parameter : layout_.parameters())
     version.parameters.push_back(FlatLayout::view(version.flat, parameter, parameter.offset()));
 }

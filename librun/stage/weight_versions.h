@@ -30,9 +30,9 @@ namespace pp::run {
 /// Steps count from restart(), as versions do there.
 class WeightVersions {
  public:
-  /// `layout` must outlive it. `weights` is version 0. `stages`: of the whole pipeline; `stage`: the place in
+  /// `layout` must outlive it. `first` is version 0. `stages`: of the whole pipeline; `stage`: the place in
   /// it; `per_update`: micro-batches.
-  WeightVersions(const FlatLayout& layout, const model::Weights& weights, plan::WeightPolicy policy, int stages,
+  WeightVersions(const FlatLayout& layout, FlatLayout::Buffers first, plan::WeightPolicy policy, int stages,
                  int stage = 0, int per_update = 1);
 
   /// The newest weights become the only version: a stream begins (again). Nothing is in flight.

@@ -92,10 +92,14 @@ CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> all
   }
   for (const Device& device : devices) {
     binding.cores.push_back(device.cores);
-    if (!device.cores.empty() || device.kind == DeviceKind::cuda) continue;
-    const auto least = std::ranges::min_element(users, {}, &std::pair<int, int>::second);
-    ++least->second;
-    binding.cores.back().push_back(least->first);
+    if (device.cores.empty() && device.kind != DeviceKind::cuda) {
+      const auto least = std::ranges::min_element(users, {}, &std::pair<int, int>::second);
+      ++least->second;
+      binding.cores.back().push_back(least->first);
+    }
+    const std::size_t threads =
+        device.kind == DeviceKind::cuda ? allowed.size() / devices.size() : binding.cores.back().size();
+    binding.threads.push_back(std::max(1, static_cast<int>(threads)));
   }
   for (const auto& [core, count] : users) {
     if (count < 2) continue;

@@ -49,12 +49,14 @@ class Threads {
 /// The cores of every device, in the plan's order, and what is doubtful about them.
 struct CoreBinding {
   std::vector<std::vector<int>> cores;
+  std::vector<int> threads;  ///< of an operation on the host, at least 1
   std::vector<std::string> warnings;
 };
 
 /// CPU devices that name their cores keep them; the others get one core each, in order, first those that nobody
 /// has, then shared ones (with a warning). The threads of CUDA devices run where the system puts them: no
-/// cores. Throws pp::Error (device) for a core that is not in `allowed`.
+/// cores, and each its share of as many threads as there are in `allowed`. Throws pp::Error (device) for a core
+/// that is not in `allowed`.
 CoreBinding bind_cores(std::span<const Device> devices, std::span<const int> allowed);
 
 /// The background work of one thread.

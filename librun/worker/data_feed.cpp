@@ -52,11 +52,12 @@ bool DataFeed::reads(const Operation& operation) const {
 void DataFeed::begin(const Dataset& data, int epoch, const std::function<std::vector<std::int64_t>()>& order,
                      Cursor cursor) {
   if (!reads_data_) return;
-  // The thread inherits the cores of its worker, on which it works while that one waits.
   ahead_ = data.fixed() && (!data.in_memory() || device_.is_cuda());
   if (ahead_ && !read_ahead_) {
+    // On a CPU the thread inherits the cores of its worker, on which it works while that one waits.
+    const int threads = device_.is_cuda() ? job_.setup.cores.threads[index(worker_)] : 1;
     read_ahead_.emplace(job_.coordinator, worker_, kBatchesAhead,
-                        [device = device_] { profile::enter_device(device, /*threads=*/1); });
+                        [device = device_, threads] { profile::enter_device(device, threads); });
   }
   if (read_ahead_) read_ahead_->begin([] { return std::nullopt; });  // nobody reads `order_` any longer
   const bool same = std::exchange(data_, &data) == &data && epoch_ == epoch;
@@ -78,13 +79,15 @@ void DataFeed::cut(const Operation& operation, model::Tensors& inputs) const {
   const std::vector<StageInput>& sources = job_.wiring[index(operation.op.stage)].inputs;
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i].producer < 0)
-      inputs[i] = rows(sources[i].source, operation.first_row, operation.rows).to(device_);
+      inputs[i] = profile::brought_to(device_, rows(sources[i].source, operation.first_row, operation.rows,
+                                                    /*pinned=*/device_.is_cuda()));
   profile::wait_for(device_);
 }
 
-at::Tensor DataFeed::rows(const TensorSource& source, std::int64_t first, int count) const {
+at::Tensor DataFeed::rows(const TensorSource& source, std::int64_t first, int count, bool pinned) const {
   return data_->rows(
-      source, std::span(order_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+      source, std::span(order_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+      pinned);
 }
 
 void DataFeed::await(const Operation& operation) {

@@ -36,8 +36,9 @@ class DataFeed {
   /// Sets those of the stage's inputs that the data provide: on the device, and charged to `memory`, which is
   /// this thread's. Operations come in the order of the cursor. Throws what reading threw.
   void fill(const Operation& operation, model::Tensors& inputs, const profile::MemoryAccount& memory);
-  /// Rows of this epoch's order, on the CPU; of a worker that reads the data or counts labels.
-  at::Tensor rows(const TensorSource& source, std::int64_t first, int count) const;
+  /// Rows of this epoch's order, on the CPU; of a worker that reads the data or counts labels. `pinned` as
+  /// Dataset::rows() has it.
+  at::Tensor rows(const TensorSource& source, std::int64_t first, int count, bool pinned = false) const;
 
  private:
   bool reads(StageId stage) const;

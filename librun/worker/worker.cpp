@@ -93,9 +93,8 @@ void Worker::run() noexcept {
 
 void Worker::serve() {
   Job& job = state_.job;
-  const std::vector<int>& cores = job.setup.cores.cores[index(id())];
-  profile::pin_thread(cores);
-  profile::enter_device(state_.device, std::max(1, static_cast<int>(cores.size())));
+  profile::pin_thread(job.setup.cores.cores[index(id())]);
+  profile::enter_device(state_.device, job.setup.cores.threads[index(id())]);
   profile::take_library_memory(state_.device);
   make_stages();
   starting_.reset();
@@ -172,6 +171,7 @@ StageOptions Worker::options_of(StageId id) const {
 void Worker::make_stage(StageId id, const InitialState* initial) {
   Job& job = state_.job;
   StageOptions options = options_of(id);
+  if (initial) options.given = &initial->tensors;
   const auto where = [&] {
     return "worker " + std::to_string(number(state_.id)) + ": stage " + std::to_string(number(id)) +
            ": its weights";

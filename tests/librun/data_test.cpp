@@ -157,12 +157,13 @@ class WatchedDataset final : public run::Dataset {
   const std::string& source() const override { return data_.source(); }
   std::int64_t samples() const override { return data_.samples(); }
   bool in_memory() const override { return in_memory_; }
-  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples) const override {
+  at::Tensor rows(const TensorSource& source, std::span<const std::int64_t> samples,
+                  bool pinned) const override {
     const std::lock_guard held(readings_.mutex);
     auto& read = readings_.samples[{source.kind, source.index}];
     read.insert(read.end(), samples.begin(), samples.end());
     readings_.readers.insert(std::this_thread::get_id());
-    return data_.rows(source, samples);
+    return data_.rows(source, samples, pinned);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "libprofile/model/families/families.h"
@@ -199,6 +200,28 @@ TEST_SUITE("libprofile/model/parameters") {
     const at::Tensor conv2 = initial_parameter(residual, 5, 0, 1, DType::float32);
     REQUIRE(conv1.sizes() == conv2.sizes());
     CHECK_FALSE(conv1.equal(conv2));
+  }
+
+  TEST_CASE("drawn together they are what each is alone, of any type and format") {
+    const ResolvedModel model = residual_model();
+    std::vector<int> all(static_cast<std::size_t>(model.layer_count()));
+    std::iota(all.begin(), all.end(), 0);
+    const int threads = at::get_num_threads();
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        at::set_num_threads(3);
+        const auto together = Segment(model, all, true, {}, format).initial_weights(1, dtype);
+        at::set_num_threads(1);
+        std::size_t compared = 0;
+        for (const int layer : all) {
+          const std::vector<at::Tensor>& weights = together->layers[static_cast<std::size_t>(layer)];
+          for (std::size_t i = 0; i < weights.size(); ++i, ++compared)
+            CHECK(weights[i].equal(initial_parameter(model, layer, static_cast<int>(i), 1, dtype)));
+        }
+        CHECK(compared > 5);
+      }
+    }
+    at::set_num_threads(threads);
   }
 
   TEST_CASE("float64 weights are the float32 draw") {

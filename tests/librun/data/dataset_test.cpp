@@ -1,5 +1,7 @@
 #include "librun/data/dataset.h"
 
+#include <ATen/Parallel.h>
+
 #include "libprofile/core/error.h"
 #include "librun/data/readers.h"
 #include "librun/data/synthetic.h"
@@ -52,6 +54,28 @@ TEST_SUITE("librun/data/dataset") {
     CHECK((labels.scalar_type() == at::kLong));
     CHECK(labels[0].item<std::int64_t>() == 0);
     CHECK(labels[1].item<std::int64_t>() == 2);
+  }
+
+  TEST_CASE("threads share the rows of a micro-batch") {
+    constexpr std::int64_t kPixels = 200'000, kImages = 9;
+    ModelGraph graph = pp::test::mlp(1);
+    graph.inputs.front().type.shape = {kPixels};
+    std::string pixels;
+    for (std::int64_t i = 0; i < kImages * kPixels; ++i) pixels.push_back(static_cast<char>(i % 253));
+    const TestFolder folder;
+    folder.write("train-images.idx", idx_bytes(ElementType::uint8, {kImages, 1, kPixels}, pixels));
+    folder.write("train-labels.idx", idx_bytes(ElementType::uint8, {kImages}, std::string(kImages, '\1')));
+    const auto data = open_training(resolve(graph), folder, {DType::float32, 1.0});
+    const std::vector<std::int64_t> order{8, 2, 3, 0, 7, 1, 6};
+    const int threads = at::get_num_threads();
+    at::set_num_threads(3);
+    const at::Tensor images = data->rows(kInput, order);
+    at::set_num_threads(threads);
+    for (std::size_t row = 0; row < order.size(); ++row) {
+      const at::Tensor image = images[static_cast<std::int64_t>(row)];
+      for (const std::int64_t pixel : {std::int64_t{0}, kPixels / 2, kPixels - 1})
+        CHECK(image[pixel].item<double>() == static_cast<double>((order[row] * kPixels + pixel) % 253));
+    }
   }
 
   TEST_CASE("a scale takes the place of the type's maximum, the dtype that of the model's") {

@@ -2,8 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include "libprofile/core/error.h"
+#include "libprofile/model/parameters.h"
 #include "tests/librun/models.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
@@ -70,6 +72,19 @@ TEST_SUITE("librun/stage") {
         "the optimizer's state \"momentum_buffer\" is there for 1 of 2 parameters; use a whole "
         "checkpoint",
         Error);
+  }
+
+  TEST_CASE("what is given is not drawn first") {
+    const ResolvedModel model = resolve(pp::test::mlp(1));
+    const TensorsByName given{{"fc0.weight", at::full({6, 5}, 3.0, at::kDouble)}};
+    StageOptions options = FirstStage::options();
+    options.given = &given;
+    Stage stage(model, std::move(options));
+    const auto weights = stage.weights().layers.front();
+    CHECK(weights[0].equal(at::zeros({6, 5}, at::kDouble)));
+    CHECK(weights[1].equal(model::initial_parameter(model, 0, 1, 1, DType::float64)));
+    stage.restore(given, {});
+    CHECK(weights[0].equal(given.begin()->second));
   }
 
   TEST_CASE("a pass in flight keeps the version of its forward through updates") {

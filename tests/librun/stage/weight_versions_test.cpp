@@ -21,7 +21,7 @@ struct Versions {
   std::set<void*> buffers;
 
   explicit Versions(plan::WeightPolicy policy, int stages = 3)
-      : versions(layout, *segment.initial_weights(1, DType::float64), policy, stages) {}
+      : versions(layout, layout.zeros(), policy, stages) {}
 
   int forward(std::int64_t step) { return versions.for_forward(step)->version; }
   void update(std::int64_t step) {
@@ -135,11 +135,16 @@ TEST_SUITE("librun/stage/weight_versions") {
     for (const FlatLayout::Parameter& parameter : on_gpu.parameters()) {
       for (const FlatLayout::Use& use : parameter.uses) CHECK(use.offset % 64 == 0);
     }
-    const auto weights = segment.initial_weights(1, DType::float32);
-    const model::Weights leaves = layout.leaves(layout.flattened(*weights), layout.flattened_frozen(*weights));
+    const FlatLayout::Buffers buffers = layout.zeros();
+    CHECK(buffers.trained.equal(at::zeros({layout.weight_size()})));
+    CHECK_FALSE(buffers.frozen.defined());
+    for (std::size_t p = 0; p < layout.parameters().size(); ++p)
+      FlatLayout::view(buffers.trained, layout.parameters()[p], layout.parameters()[p].offset())
+          .fill_(static_cast<double>(1 + p));
+    const model::Weights leaves = layout.leaves(buffers);
     for (std::size_t l = 0; l < layers.size(); ++l) {
       for (std::size_t p = 0; p < leaves.layers[l].size(); ++p) {
-        CHECK(leaves.layers[l][p].equal(weights->layers[l][p]));
+        CHECK(leaves.layers[l][p].min().item<double>() == leaves.layers[l][p].max().item<double>());
         CHECK(leaves.layers[l][p].is_leaf());
         CHECK(leaves.layers[l][p].requires_grad());
       }

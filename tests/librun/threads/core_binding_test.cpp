@@ -1,5 +1,6 @@
 #include "librun/threads/threads.h"
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ TEST_SUITE("librun/threads/core_binding") {
     const std::vector<Device> devices{cpu({}), cpu({2}), cpu({})};
     const CoreBinding binding = bind_cores(devices, allowed);
     CHECK(binding.cores == std::vector<std::vector<int>>{{3}, {2}, {5}});
+    CHECK(binding.threads == std::vector<int>{1, 1, 1});
     CHECK(binding.warnings.empty());
   }
 
@@ -36,14 +38,24 @@ TEST_SUITE("librun/threads/core_binding") {
     CHECK(bind_cores(devices, allowed).cores == std::vector<std::vector<int>>{{0}, {2}, {1}});
   }
 
-  TEST_CASE("CUDA devices take no cores") {
+  TEST_CASE("an operation has a thread per core of its device") {
+    const std::vector<int> allowed{0, 1, 2, 3};
+    const std::vector<Device> devices{cpu({0, 1, 2}), cpu({})};
+    CHECK(bind_cores(devices, allowed).threads == std::vector<int>{3, 1});
+  }
+
+  TEST_CASE("CUDA devices take no cores, their threads share the machine's") {
     const std::vector<int> allowed{2, 3};
     Device gpu;
     gpu.kind = DeviceKind::cuda;
     const std::vector<Device> devices{gpu, cpu({}), gpu};
     const CoreBinding binding = bind_cores(devices, allowed);
     CHECK(binding.cores == std::vector<std::vector<int>>{{}, {2}, {}});
+    CHECK(binding.threads == std::vector<int>{1, 1, 1});
     CHECK(binding.warnings.empty());
+    std::vector<int> many(9);
+    std::iota(many.begin(), many.end(), 0);
+    CHECK(bind_cores(std::vector<Device>{gpu, gpu}, many).threads == std::vector<int>{4, 4});
   }
 
   TEST_CASE("more devices than cores share them, with a warning") {
