@@ -10,6 +10,7 @@
 #include "libprofile/core/error.h"
 #include "libprofile/device/compute_device.h"
 #include "libprofile/device/machine.h"
+#include "libprofile/device/process.h"
 #include "libprofile/model/errors.h"
 #include "librun/worker/located.h"
 
@@ -97,6 +98,8 @@ void Worker::serve() {
   profile::enter_device(state_.device, job.setup.cores.threads[index(id())]);
   profile::take_library_memory(state_.device);
   make_stages();
+  // All threads draw weights. From now on no bit may depend on how many a worker of a GPU has.
+  if (state_.device.is_cuda()) profile::enter_worker_thread(/*threads=*/1);
   starting_.reset();
   OperationLog log(job, id(), state_.device, state_.record);
   DataFeed feed(job, id(), state_.device);
