@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -37,12 +38,17 @@ std::vector<int> all_layers(const ResolvedModel& model) {
   return all;
 }
 
+using TensorsByName = std::map<std::string, at::Tensor, std::less<>>;
+
 const at::Tensor& named(const TensorsByName& tensors, const std::string& name, const std::string& file) {
   if (const auto found = tensors.find(name); found != tensors.end()) return found->second;
   throw Error(ErrorKind::data, file + ": no tensor \"" + name + "\"; all that the model reads must be in it");
 }
 
-TensorsByName read(const std::filesystem::path& file) { return joined(read_weights(file)); }
+TensorsByName read(const std::filesystem::path& file) {
+  NamedTensors tensors = read_weights(file);
+  return {std::make_move_iterator(tensors.begin()), std::make_move_iterator(tensors.end())};
+}
 
 /// The run's: that of the first parameter.
 at::ScalarType run_type(const ResolvedModel& model, const TensorsByName& weights) {

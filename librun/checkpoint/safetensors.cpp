@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -38,14 +37,14 @@ DType dtype_of(const StoredRange& range) {
                                    "\" is none of F32, F64, BF16, F16, I64, U8, BOOL");
 }
 
-// IEEE 754: sign, 5 bits of exponent, 10 of fraction.
+// IEEE 754: sign, 5 bits of exponent, 10 of fraction. Normal numbers move into the wider exponent, whose bias
+// is larger by 112; of subnormal ones an integer takes the fraction.
 float widened(std::uint16_t half) {
-  const int exponent = half >> 10 & 31, fraction = half & 1023;
-  float size =
-      std::ldexp(static_cast<float>(exponent > 0 ? 1024 + fraction : fraction), std::max(exponent, 1) - 25);
-  if (exponent == 31)
-    size = fraction > 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  return (half & 0x8000) != 0 ? -size : size;
+  const std::uint32_t size = half & 0x7fffU, sign = std::uint32_t{half & 0x8000U} << 16;
+  const std::uint32_t bias = size < 0x7c00 ? 112 : 224;  // infinities and NaNs have the largest exponent
+  const std::uint32_t normal = (size << 13) + (bias << 23);
+  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(size) * 0x1p-24F);
+  return std::bit_cast<float>((size < 0x400 ? subnormal : normal) | sign);
 }
 
 std::string length_bytes(std::uint64_t length) {
@@ -124,11 +123,13 @@ void SafetensorsFile::read(const Entry& entry, std::span<char> out) const {
   const std::span<char> stored = out.last(out.size() / 2);
   parts_[entry.part]->read(entry.offset, stored);
   // From the front: what is written never passes what is still to be read.
-  for (std::size_t i = 0; i < out.size() / 4; ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, stored.data() + 2 * i, sizeof half);
-    const float value = widened(half);
-    std::memcpy(out.data() + 4 * i, &value, sizeof value);
+  std::array<std::uint16_t, 1024> halves{};
+  std::array<float, halves.size()> values{};
+  for (std::size_t first = 0; first < out.size() / 4; first += halves.size()) {
+    const std::size_t count = std::min(halves.size(), out.size() / 4 - first);
+    std::memcpy(halves.data(), stored.data() + 2 * first, 2 * count);
+    std::ranges::transform(halves, values.begin(), widened);
+    std::memcpy(out.data() + 4 * first, values.data(), 4 * count);
   }
 }
 

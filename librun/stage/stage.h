@@ -40,7 +40,7 @@ struct StageOptions {
   std::uint64_t seed = 1;
   /// What restore() will bring, while the stage is made: weights that are not among it are drawn. None: all
   /// are.
-  const TensorsByName* given = nullptr;
+  const StoredTensors* given = nullptr;
   std::unique_ptr<model::Optimizer> optimizer;  ///< null: forwards alone, without gradients
   WeightRules rules = {};                       ///< which weights depart from the others
   plan::WeightPolicy policy = plan::WeightPolicy::flush;
@@ -213,7 +213,7 @@ class Stage {
   std::vector<LayerState> snapshot() const;
   /// Goes on from such tensors, wherever they come from; what is not among them stays as it is. Before the
   /// first forward.
-  void restore(const TensorsByName& tensors, const TensorsByName& optimizer);
+  void restore(const StoredTensors& tensors, const StoredTensors& optimizer);
 
  private:
   struct Flight {

@@ -104,32 +104,33 @@ std::vector<Stage::LayerState> Stage::snapshot() const {
   return layers;
 }
 
-void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer) {
+void Stage::restore(const StoredTensors& tensors, const StoredTensors& optimizer) {
   const std::span<const at::Tensor> weights = versions_.newest_parameters();
   std::vector<model::OptimizerSlot> slots;
   if (optimizer_) {
     for (const std::string& slot : optimizer_->slot_names()) slots.push_back({slot});
   }
   const auto read = [&](const std::string& name, const at::Tensor& weight) {
-    if (const auto found = tensors.find(name); found != tensors.end()) weight.copy_(found->second);
+    if (tensors.contains(name)) tensors.read_to(name, weight);
   };
   for (std::size_t p = 0; p < layout_.frozen().size(); ++p)
     read(name_of(layout_.frozen()[p]), versions_.frozen_parameters()[p]);
   for (std::size_t p = 0; p < weights.size(); ++p) read(name_of(layout_.parameters()[p]), weights[p]);
   for (std::size_t p = 0; p < masters_.size(); ++p) {  // else from given weights, which may be finer than ours
     const FlatLayout::Piece& piece = own()[p];
-    const std::string name = name_of(layout_.parameters()[piece.parameter]);
-    const auto kept = optimizer.find(slot_name(name, std::string(kMaster))), given = tensors.find(name);
-    if (kept == optimizer.end() && given == tensors.end()) continue;
-    const at::Tensor& stored = (kept == optimizer.end() ? given : kept)->second;
+    const std::string name = name_of(layout_.parameters()[piece.parameter]),
+                      kept = slot_name(name, std::string(kMaster));
+    const bool has_kept = optimizer.contains(kept);
+    if (!has_kept && !tensors.contains(name)) continue;
+    const at::Tensor stored = has_kept ? optimizer.read(kept) : tensors.read(name);
     masters_[p].copy_(stored.dim() == 0 ? stored : stored.narrow(0, piece.first, piece.end - piece.first));
   }
   for (const FlatLayout::Piece& piece : own()) {
     const std::string name = name_of(layout_.parameters()[piece.parameter]);
     for (model::OptimizerSlot& slot : slots) {
-      const auto found = optimizer.find(slot_name(name, slot.name));
-      if (found == optimizer.end()) continue;
-      at::Tensor stored = found->second;
+      const std::string kept = slot_name(name, slot.name);
+      if (!optimizer.contains(kept)) continue;
+      at::Tensor stored = optimizer.read(kept);
       if (stored.dim() > 0) stored = stored.narrow(0, piece.first, piece.end - piece.first);
       slot.tensors.push_back(stored.to(weights[piece.parameter].device(), stored.scalar_type(),
                                        /*non_blocking=*/false, /*copy=*/true,
@@ -147,8 +148,8 @@ void Stage::restore(const TensorsByName& tensors, const TensorsByName& optimizer
   if (!slots.empty() && !slots.front().tensors.empty()) optimizer_->set_state(std::move(slots));
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     for (std::size_t b = 0; b < buffers_[i].size(); ++b) {
-      const auto found = tensors.find(buffer_name(model_, segment_.layers()[i], b));
-      if (found != tensors.end()) buffers_[i][b].copy_(found->second);
+      const std::string name = buffer_name(model_, segment_.layers()[i], b);
+      if (tensors.contains(name)) tensors.read_to(name, buffers_[i][b]);
     }
   }
 }

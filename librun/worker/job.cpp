@@ -172,37 +172,12 @@ std::unique_ptr<RequestServer> make_request_server(Coordinator& coordinator, Par
   return std::make_unique<RequestServer>(coordinator, *server, *setup.peers, remotes);
 }
 
-// Of the layers that workers here have; shared weights have the name of the layer that owns them.
-std::set<std::string> tensors_here(const Setup& setup, const plan::Plan& plan,
-                                   const std::vector<std::vector<int>>& layers) {
-  std::set<std::string> names;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    if (std::ranges::none_of(plan.stages[s].workers, [&](WorkerId w) { return setup.placement.here(w); }))
-      continue;
-    for (const int layer : layers[s]) {
-      const ResolvedLayer& resolved = setup.model.layers[static_cast<std::size_t>(layer)];
-      for (std::size_t i = 0; i < resolved.parameters.size(); ++i)
-        names.insert(parameter_name(setup.model, resolved.weights_layer, i));
-      for (std::size_t i = 0; i < resolved.buffers.size(); ++i)
-        names.insert(buffer_name(setup.model, layer, i));
-    }
-  }
-  return names;
-}
-
-std::shared_ptr<const InitialState> read_initial(const Setup& setup, const ReadFiles& in_memory,
-                                                 const plan::Plan& plan,
-                                                 const std::vector<std::vector<int>>& layers) {
-  if (setup.start.weights.empty()) return nullptr;
-  const std::set<std::string> here = tensors_here(setup, plan, layers);
-  const auto read = [&](const std::vector<std::filesystem::path>& parts, const auto& wanted) {
-    return joined(read_weights(SafetensorsFile(parts, in_memory), wanted));
-  };
-  // `conv1.weight.exp_avg`
-  const auto owner = [](const std::string& slot) { return slot.substr(0, slot.rfind('.')); };
-  return std::make_shared<InitialState>(
-      read(setup.start.weights, [&](const std::string& name) { return here.contains(name); }),
-      read(setup.start.optimizer, [&](const std::string& name) { return here.contains(owner(name)); }));
+/// What has been read of the files goes with it.
+std::shared_ptr<const InitialState> open_initial(Start& start) {
+  const ReadFiles read = std::exchange(start.read, {});
+  if (start.weights.empty()) return nullptr;
+  return std::make_shared<InitialState>(StoredTensors(SafetensorsFile(start.weights, read)),
+                                        StoredTensors(SafetensorsFile(start.optimizer, read)));
 }
 
 }  // namespace
@@ -211,7 +186,7 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
          std::unique_ptr<SavedFiles> files)
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
-      in_memory(std::exchange(the_setup.start.read, {})),
+      initial(open_initial(the_setup.start)),
       setup(std::move(the_setup)),
       swapped(!forward_only && swaps(plan)),
       label_count(find_label_count(setup.model)),
@@ -240,7 +215,6 @@ Job::Job(plan::Plan the_plan, RunOptions the_options, Setup the_setup, std::opti
                            .evaluations = static_cast<int>(test_shape.count),
                            .steps = lead + setup.round}),
       passes(coordinator, static_cast<int>(plan.stages.size())),
-      initial(read_initial(setup, std::exchange(in_memory, {}), plan, layers)),
       transport(make_transport(coordinator, channels, setup, options)),
       collectives(make_collectives(coordinator, plan, setup)),
       host(swapped ? std::make_unique<HostStore>(coordinator, plan) : nullptr),

@@ -33,8 +33,7 @@ namespace pp::run {
 
 /// What the stages take instead of what they draw, by name.
 struct InitialState {
-  TensorsByName tensors;
-  TensorsByName optimizer;
+  StoredTensors tensors, optimizer;
 };
 
 /// Not movable: its parts refer to each other. Refers to nothing outside, so that it may be left to a worker
@@ -70,7 +69,7 @@ struct Job {
 
   const plan::Plan plan;
   const RunOptions options;
-  ReadFiles in_memory;  ///< of the checkpoint, until `initial` is made of them
+  std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   const Setup setup;
   const bool swapped;                                      ///< weights live on the host, in training
   const std::optional<model::LabelCount> label_count;      ///< none: the loss is a mean over samples
@@ -95,7 +94,6 @@ struct Job {
   Commands commands;
   Ledger ledger;
   Passes passes;
-  std::shared_ptr<const InitialState> initial;  ///< until the workers have it; null: none
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives>
       collectives;                          ///< groups: replicas of each stage, then workers of each tied entry

@@ -100,11 +100,10 @@ Masters train_by_loop(const plan::Plan& plan, const run::RunOptions& options) {
 // By parameter's name, of the run's last checkpoint.
 std::map<std::string, at::Tensor> masters_in(const std::filesystem::path& folder, std::int64_t step) {
   std::map<std::string, at::Tensor> masters;
-  const auto file = folder / ("step-" + std::to_string(step)) / "optimizer.safetensors";
-  for (auto& [name, tensor] : run::joined(run::read_weights(file))) {
-    constexpr std::string_view kEnd = ".master";
-    if (name.ends_with(kEnd)) masters[name.substr(0, name.size() - kEnd.size())] = tensor;
-  }
+  const auto checkpoint = folder / ("step-" + std::to_string(step));
+  const run::StoredTensors state{run::SafetensorsFile(checkpoint / "optimizer.safetensors")};
+  for (const auto& [name, tensor] : run::read_weights(checkpoint / "weights.safetensors"))
+    if (state.contains(name + ".master")) masters[name] = state.read(name + ".master");
   return masters;
 }
 

@@ -169,6 +169,33 @@ TEST_SUITE("librun/checkpoint/safetensors") {
     CHECK(std::signbit(values[5]));
   }
 
+  TEST_CASE("every float16 number") {
+    std::string bits;
+    std::vector<float> expected;
+    for (int half = 0; half < 65536; ++half) {
+      bits += {static_cast<char>(half & 255), static_cast<char>(half >> 8)};
+      const int exponent = half >> 10 & 31, fraction = half & 1023;
+      const int digits = exponent > 0 ? 1024 + fraction : fraction;
+      const double size = exponent < 31 ? std::ldexp(digits, std::max(exponent, 1) - 25) : HUGE_VAL;
+      expected.push_back(static_cast<float>(half < 32768 ? size : -size));
+    }
+    const TestFolder folder;
+    const auto path = folder.write(
+        "w.safetensors",
+        file_with_header(R"({"a":{"dtype":"F16","shape":[65536],"data_offsets":[0,131072]}})", bits));
+    const SafetensorsFile file(path);
+    const std::string bytes = file.read(file.tensors()[0]);
+    REQUIRE(bytes.size() == 4 * expected.size());
+    int wrong = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, bytes.data() + 4 * i, sizeof value);
+      const bool nan = (i & 0x7c00) == 0x7c00 && (i & 1023) != 0;
+      wrong += nan ? !std::isnan(value) : value != expected[i] || std::signbit(value) != (i >= 32768);
+    }
+    CHECK(wrong == 0);
+  }
+
   TEST_CASE("a folder of shards is read as its index says, by its own name or the index's") {
     const TestFolder folder;
     const fs::path one = folder.path() / "model-00001-of-00002.safetensors",

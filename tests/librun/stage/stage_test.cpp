@@ -6,6 +6,8 @@
 
 #include "libprofile/core/error.h"
 #include "libprofile/model/parameters.h"
+#include "tests/librun/folder.h"
+#include "tests/librun/model_alone.h"
 #include "tests/librun/models.h"
 #include "tests/support/called_operations.h"
 #include "tests/support/torch_test.h"
@@ -44,6 +46,11 @@ struct FirstStage {
   void update() { stage.update(stage.version(), 1.0); }
 };
 
+StoredTensors stored_in(const TestFolder& folder, const NamedTensors& tensors) {
+  pp::test::write_tensors(folder.path() / "given.safetensors", tensors);
+  return StoredTensors(SafetensorsFile(folder.path() / "given.safetensors"));
+}
+
 }  // namespace
 
 TEST_SUITE("librun/stage") {
@@ -66,7 +73,9 @@ TEST_SUITE("librun/stage") {
     const ResolvedModel model = resolve(pp::test::mlp(1));
     Stage stage(model, std::move(options));
     stage.restore({}, {});
-    const TensorsByName part{{"fc0.weight.momentum_buffer", at::full({6, 5}, 1.0, at::kDouble)}};
+    const TestFolder folder;
+    const StoredTensors part =
+        stored_in(folder, {{"fc0.weight.momentum_buffer", at::full({6, 5}, 1.0, at::kDouble)}});
     CHECK_THROWS_WITH_AS(
         stage.restore({}, part),
         "the optimizer's state \"momentum_buffer\" is there for 1 of 2 parameters; use a whole "
@@ -76,7 +85,8 @@ TEST_SUITE("librun/stage") {
 
   TEST_CASE("what is given is not drawn first") {
     const ResolvedModel model = resolve(pp::test::mlp(1));
-    const TensorsByName given{{"fc0.weight", at::full({6, 5}, 3.0, at::kDouble)}};
+    const TestFolder folder;
+    const StoredTensors given = stored_in(folder, {{"fc0.weight", at::full({6, 5}, 3.0, at::kDouble)}});
     StageOptions options = FirstStage::options();
     options.given = &given;
     Stage stage(model, std::move(options));
@@ -84,7 +94,7 @@ TEST_SUITE("librun/stage") {
     CHECK(weights[0].equal(at::zeros({6, 5}, at::kDouble)));
     CHECK(weights[1].equal(model::initial_parameter(model, 0, 1, 1, DType::float64)));
     stage.restore(given, {});
-    CHECK(weights[0].equal(given.begin()->second));
+    CHECK(weights[0].equal(at::full({6, 5}, 3.0, at::kDouble)));
   }
 
   TEST_CASE("a pass in flight keeps the version of its forward through updates") {
