@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "libplan/plan/programs.h"
@@ -103,6 +105,17 @@ std::vector<TightStage> look_at_all(const PricingContext& context, const Assignm
   return stages;
 }
 
+/// What a stage of these layers, ascending, has of the blocks: all of one, or the part on this side of a cut.
+std::vector<std::vector<int>> held_blocks(const PlanGraph& graph, const std::vector<int>& layers) {
+  std::vector<std::vector<int>> held;
+  for (const std::vector<int>& block : graph.recompute_blocks) {
+    std::vector<int> part;
+    std::ranges::set_intersection(block, layers, std::back_inserter(part));
+    if (!part.empty()) held.push_back(std::move(part));
+  }
+  return held;
+}
+
 bool fit(const std::vector<TightStage>& stages, const RecomputeChoice& choice) {
   for (std::size_t s = 0; s < stages.size(); ++s)
     if (!stages[s].fits_with(choice[s].layers)) return false;
@@ -132,25 +145,16 @@ RecomputeChoice first_blocks(const PlanGraph& graph, const std::vector<std::vect
   RecomputeChoice choice;
   for (const std::vector<int>& layers : stage_layers) {
     std::vector<int>& again = choice.emplace_back().layers;
-    int left = count;
-    for (const std::vector<int>& block : graph.recompute_blocks) {
-      if (left == 0) break;
-      if (std::ranges::find(layers, block.front()) == layers.end()) continue;
+    for (const std::vector<int>& block : held_blocks(graph, layers) | std::views::take(count))
       again.insert(again.end(), block.begin(), block.end());
-      --left;
-    }
     std::ranges::sort(again);
   }
   return choice;
 }
 
 int most_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers) {
-  std::ptrdiff_t most = 0;
-  for (const std::vector<int>& layers : stage_layers) {
-    most = std::max(most, std::ranges::count_if(graph.recompute_blocks, [&](const std::vector<int>& block) {
-                      return std::ranges::find(layers, block.front()) != layers.end();
-                    }));
-  }
+  std::size_t most = 0;
+  for (const std::vector<int>& layers : stage_layers) most = std::max(most, held_blocks(graph, layers).size());
   return static_cast<int>(most);
 }
 

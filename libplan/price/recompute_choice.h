@@ -21,7 +21,8 @@ using RecomputeChoice = std::vector<StageRecompute>;
 /// Every stage as a whole.
 RecomputeChoice whole_stages(int stages, Recompute mode);
 
-/// Of every stage its first `count` of graph.recompute_blocks; all of them where it has fewer.
+/// Of every stage its first `count` of graph.recompute_blocks, or what it has of them; all of them where it has
+/// fewer.
 RecomputeChoice first_blocks(const PlanGraph& graph, const std::vector<std::vector<int>>& stage_layers,
                              int count);
 /// The most such blocks that a stage has.

@@ -2,9 +2,12 @@
 #include "libplan/answer/make_plan.h"
 #include "libplan/price/predict.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "libplan/plan/programs.h"
 #include "libplan/price/recompute_choice.h"
@@ -54,6 +57,22 @@ Profile random_profile(Random& random, int layers) {
                            random.integer(0, saved)});
   }
   return test::make_profile(spec);
+}
+
+/// The layers of so many each are numbered blocks: "h.0.a", "h.0.b", "h.1.c".
+Profile in_blocks(Profile profile, int size) {
+  std::map<std::string, std::string> names;
+  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
+    std::string& name = profile.layers[l].name;
+    names[name] = "h." + std::to_string(static_cast<int>(l) / size) + "." + name;
+    name = names[name];
+  }
+  for (Layer& layer : profile.model.layers) {
+    layer.name = names.at(layer.name);
+    for (std::string& input : layer.inputs) input = names.at(input);
+  }
+  for (std::string& output : profile.model.outputs) output = names.at(output);
+  return profile;
 }
 
 /// The fastest step over all partitions, replicas and choices of what runs again whose simulated peaks keep to
@@ -165,6 +184,43 @@ TEST_CASE("requests that cannot run anything again are refused") {
   CHECK_THROWS_WITH_AS(
       make_plan(two_layers(), make_cluster(1), request),
       "recompute except_last needs a last micro-batch, schedule pipedream has none; use always or auto", Error);
+}
+
+TEST_CASE("blocks of a trainer run again from a stage's first, of a block that is cut its part in the stage") {
+  Random random(15);
+  int cut = 0, plans = 0;
+  for (int round = 0; round < 500; ++round) {
+    CAPTURE(round);
+    const Profile profile = in_blocks(random_profile(random, 6), 3);
+    PlanRequest request = request_of(random.integer(2, 40) * 100'000, "1f1b", RecomputeMode::automatic);
+    request.recompute_extent = RecomputeExtent::first_blocks;
+    const auto result = find_plan(profile, make_cluster(random.integer(1, 3)), request);
+    if (!std::holds_alternative<Plan>(result)) continue;
+    const Plan& plan = std::get<Plan>(result);
+    check_plan(plan);
+    ++plans;
+    std::size_t most = 0;  // blocks that run again, of any stage
+    std::vector<std::vector<std::vector<std::string>>> held;
+    for (const Stage& stage : plan.stages) {
+      auto& blocks = held.emplace_back();
+      for (const std::string& layer : stage.layers) {
+        if (blocks.empty() || blocks.back().back().substr(0, 3) != layer.substr(0, 3)) blocks.emplace_back();
+        blocks.back().push_back(layer);
+      }
+      std::size_t again = stage.recompute.size(), count = 0;
+      for (; again > 0; ++count) again -= std::min(again, blocks.at(count).size());
+      most = std::max(most, count);
+      cut += count > 0 && blocks.front().size() < 3 ? 1 : 0;
+    }
+    for (std::size_t s = 0; s < held.size(); ++s) {
+      std::vector<std::string> expected;
+      for (const auto& block : held[s] | std::views::take(most))
+        expected.insert(expected.end(), block.begin(), block.end());
+      CHECK(plan.stages[s].recompute == expected);
+    }
+  }
+  CHECK(plans > 200);
+  CHECK(cut > 20);
 }
 
 TEST_CASE("with recompute the plan is never slower, the bound holds for every partition and choice") {
