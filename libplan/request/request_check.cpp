@@ -76,6 +76,16 @@ int stages_per_worker(const PlanRequest& request) {
   return chunks_of(one);
 }
 
+/// An option of schedules with several stages per worker is of no use to a request for others.
+void check_chunks(const PlanRequest& request) {
+  const auto has_one = [](const ScheduleRow* row) { return row->chunks == Chunks::one; };
+  if (request.chunks_per_worker < 2 || request.programs || request.schedule == "auto" ||
+      !std::ranges::all_of(requested_schedules(request), has_one))
+    return;
+  refuse("chunks = " + std::to_string(request.chunks_per_worker) + ": schedule " + request.schedule +
+         " runs 1 stage per worker; leave it out, or use interleaved");
+}
+
 /// The stage counts that several options imply have to agree; workers count for the stages that they have.
 void check_counts_agree(const PlanRequest& request, int stages_per_worker) {
   struct Count {
@@ -347,6 +357,7 @@ void check_request(const Profile& profile, const Cluster& cluster, const PlanGra
   check_one_memory(cluster, request);
   check_units(profile, cluster, request);
   check_blocks(profile, graph, request);
+  check_chunks(request);
   check_stages(cluster, graph, request);
   check_cuts(graph, request);
   check_replicas(cluster, request);

@@ -288,15 +288,32 @@ class BestFirst {
     outcome_.equal_replicas |= !places_stages(one.schedule) && one.space.aligned;
   }
 
-  /// The pipelines of more orders of a small branching model, for schedules that fit in none of the usual ones.
+  /// The pipelines of more orders of a small branching model, for schedules that fit in none of the usual ones,
+  /// or only with recompute where the request leaves that open.
   bool add_drawn_orders() {
     if (std::exchange(drawn_, true) || !parts_.front().free_order || !is_small(graph_.size(), all_))
       return false;
-    const std::string schedules = unplanned_schedules();
+    const bool open = request_.recompute == RecomputeMode::automatic;
+    const bool any = add_drawn_orders(request_.recompute,
+                                      [&](const ScheduleRow* row) { return shortlist_.steps().contains(row); });
+    return (open &&
+            add_drawn_orders(RecomputeMode::never,
+                             [&](const ScheduleRow* row) {
+                               return std::ranges::any_of(shortlist_.priced(), [&](const Finalist& plan) {
+                                 return plan.schedule == row && plan.recompute == RecomputeMode::never;
+                               });
+                             })) ||
+           any;
+  }
+
+  template <class Fits>
+  bool add_drawn_orders(RecomputeMode mode, const Fits& fits) {
+    const std::string schedules = unplanned_schedules(fits);
     if (schedules.empty()) return false;
     for (std::vector<int>& order : drawn_orders(graph_, kDrawnOrders)) {
       PlanRequest& request = requests_.emplace_back(request_);
       request.schedule = schedules;
+      request.recompute = mode;
       request.layer_order = std::move(order);
       MachinePart& part = parts_.emplace_back(cluster_, graph_, request, false);
       part.for_each_case(profile_, [&](PlanCase one) {
@@ -307,14 +324,14 @@ class BestFirst {
     return true;
   }
 
-  /// Names of those that leave the placement to the planner and take the micro-batches, joined by commas.
-  std::string unplanned_schedules() const {
+  /// Names of those that leave the placement to the planner, take the micro-batches and do not fit, joined by
+  /// commas.
+  template <class Fits>
+  std::string unplanned_schedules(const Fits& fits) const {
     const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
     std::string names;
     for (const ScheduleRow* row : planned_schedules(profile_, request_)) {
-      if (places_stages(*row) || shortlist_.steps().contains(row) ||
-          std::ranges::count(unpriced, row->name) > 0)
-        continue;
+      if (places_stages(*row) || fits(row) || std::ranges::count(unpriced, row->name) > 0) continue;
       names.append(names.empty() ? "" : ",").append(row->name);
     }
     return names;

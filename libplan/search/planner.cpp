@@ -227,6 +227,13 @@ Plan checked(Plan plan) {
 }
 
 [[noreturn]] void refuse_endless(std::string_view schedule) {
+  if (require_schedule(schedule).rules == RuleSet::clocked) {
+    throw Error(
+        ErrorKind::usage,
+        "schedule " + std::string(schedule) +
+            " hands frames to the next stage only, and every plan that was found has a stage that reads "
+            "from one further in front; use fewer stages, or leave the cuts open");
+  }
   const bool stream = !require_schedule(schedule).synchronous;
   throw Error(ErrorKind::usage,
               "schedule " + std::string(schedule) +

@@ -178,10 +178,10 @@ bool Shortlist::takes(const Finalist& finalist, int devices, bool misjudged) {
   // Estimates do not know what pipelines side by side and stages of one worker save, so each number of them has
   // places of its own; data parallelism is priced at every width.
   const int chunks = finalist.placed ? static_cast<int>(finalist.partition.size()) : 0;
-  std::size_t& count =
-      counts_[{finalist.schedule, finalist.recompute, finalist.pipelines, chunks, devices, misjudged}];
+  std::size_t& count = counts_[{finalist.schedule, finalist.recompute, finalist.shared(), finalist.pipelines,
+                                chunks, devices, misjudged}];
   if (count >= most_of(finalist) && finalist.partition.size() != 1) return false;
-  if (is_too_long(finalist)) {
+  if (is_too_long(finalist) || skips_readers(finalist, graph_)) {
     endless_ = finalist.schedule->name;
     return false;
   }

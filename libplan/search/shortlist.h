@@ -58,8 +58,8 @@ class Shortlist {
   /// What the best attempt of a placed schedule lacks on one device.
   std::optional<Bytes> short_by() const { return short_by_; }
   std::string_view short_schedule() const { return short_schedule_; }
-  /// A schedule of which plans were dropped because they have more operations than a plan may, or their streams
-  /// repeat too late; empty: none.
+  /// A schedule of which plans were dropped because they have more operations than a plan may, their streams
+  /// repeat too late, or frames would miss a reader; empty: none.
   std::string_view endless() const { return endless_; }
   int candidates() const { return candidates_; }
   /// Those that fit, best first.
@@ -110,7 +110,7 @@ class Shortlist {
   std::map<int, PricedModel> models_;      ///< by micro-batches
   std::set<Identity> known_;
   std::set<Shape> tried_;  ///< by climb()
-  std::map<std::tuple<const ScheduleRow*, RecomputeMode, int, int, int, bool>, std::size_t>
+  std::map<std::tuple<const ScheduleRow*, RecomputeMode, Shard, int, int, int, bool>, std::size_t>
       counts_;  ///< by takes()
   std::map<std::tuple<const ScheduleRow*, int, RecomputeMode, int, Origin>, std::int64_t>
       climbs_;  ///< operations that are left to a schedule on a part of the machine (0 micro-batches), and to

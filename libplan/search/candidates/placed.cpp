@@ -27,11 +27,16 @@ ScheduleRequest schedule_request(const PlacedVariant& variant, const ScheduleRow
   return what;
 }
 
+/// As the request says, for schedules with several stages per worker; 0: the schedule's own number.
+int asked_chunks(const PlanRequest& request, const ScheduleRow& row) {
+  return row.chunks == Chunks::one ? 0 : request.chunks_per_worker;
+}
+
 /// Workers that the request fixes; 0: free.
 int asked_workers(const PlanRequest& request, const ScheduleRow& row) {
   if (request.stages) return *request.stages;
   if (request.cuts.empty()) return static_cast<int>(request.replicas.size());
-  return requested_stages(request) / chunks_of(schedule_request({request.chunks_per_worker}, row, 1, 1));
+  return requested_stages(request) / chunks_of(schedule_request({asked_chunks(request, row)}, row, 1, 1));
 }
 
 /// Of one pipeline, which has its share of workers and micro-batches.
@@ -93,8 +98,8 @@ std::vector<int> pipelines_of(const PlanCase& one, const PlanRequest& request) {
 /// device at a time, too: 1, 2, 3, 4, 6, 8, 12, ..
 std::vector<int> chunk_counts(const PlanCase& one, const PlanRequest& request, int workers, bool first_order) {
   constexpr int kEvery = 12;
-  if (request.chunks_per_worker != 0 || one.schedule.chunks != Chunks::several || request.programs)
-    return {request.chunks_per_worker};
+  const int asked = asked_chunks(request, one.schedule);
+  if (asked != 0 || one.schedule.chunks != Chunks::several || request.programs) return {asked};
   const int most = one.chain.size() / workers;
   std::vector<int> counts;
   if (one.schedule.rules == RuleSet::swapped) {
@@ -131,7 +136,7 @@ std::optional<Schedule> placed_schedule(const PlanRequest& request, const Schedu
                                         int devices) {
   const int pipelines = request.replicas.empty() ? 1 : request.replicas.front();
   if (devices % pipelines != 0) return std::nullopt;
-  return schedule_of_variant({request.chunks_per_worker, false, pipelines}, request, row, micro_batches,
+  return schedule_of_variant({asked_chunks(request, row), false, pipelines}, request, row, micro_batches,
                              devices);
 }
 

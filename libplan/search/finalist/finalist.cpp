@@ -123,6 +123,18 @@ bool is_endless(const Assignment& assignment) {
   return !stream_length(streams, assignment.stage_workers, assignment.micro_batches, assignment.policy);
 }
 
+bool skips_readers(const Finalist& finalist, const PlanGraph& graph) {
+  if (finalist.schedule->rules != RuleSet::clocked) return false;
+  std::vector<int> stage_of(graph.layers.size());
+  for (std::size_t s = 0; s < finalist.partition.size(); ++s)
+    for (int p = finalist.partition[s].begin; p < finalist.partition[s].end; ++p)
+      stage_of[at(finalist.order[at(p)])] = static_cast<int>(s);
+  for (std::size_t l = 0; l < graph.layers.size(); ++l)
+    for (const int reader : graph.layers[l].consumers)
+      if (stage_of[at(reader)] > stage_of[l] + 1) return true;
+  return false;
+}
+
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request) {
   std::vector<Bytes> limits(at(finalist.workers()));
   for (const auto& [hardware, sharers] : workers_by_hardware(finalist, cluster)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,8 @@ struct Finalist : Proposal {
   /// The proposal, to be priced in another shape.
   Finalist unpriced() const { return Finalist(static_cast<const Proposal&>(*this)); }
 
-  RecomputeChoice again{};  ///< what its stages run again
+  RecomputeChoice again{};      ///< what its stages run again
+  std::optional<int> blocks{};  ///< so many first_blocks() of each, which `again` follows; none: any
   Assignment assignment{};
   Prediction prediction{};
   Bytes short_by{0};     ///< of the worst device, by the simulated peaks; 0: fits
@@ -73,6 +75,9 @@ bool has_free_windows(const Finalist& finalist, const PlanRequest& request);
 Assignment assign(const Finalist& finalist, const PlanGraph& graph, const PlanRequest& request);
 /// Whether streams repeat too late for check_plan(), by the function that it asks (schedule/queues.h).
 bool is_endless(const Assignment& assignment);
+/// Whether frames that move on by one stage per step (RuleSet::clocked) would miss a reader: no stage may read
+/// from one before the last.
+bool skips_readers(const Finalist& finalist, const PlanGraph& graph);
 /// Bytes that each worker of a finalist may use; of hardware that several share, its part.
 std::vector<Bytes> worker_limits(const Finalist& finalist, const Cluster& cluster, const PlanRequest& request);
 /// What the simulated peaks of the workers of one device lack on it, of the worst; not above 0: all fit.

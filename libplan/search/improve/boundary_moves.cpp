@@ -49,13 +49,16 @@ std::vector<WorkerProgram> searched_programs(const Finalist& finalist, const Pri
 /// Where a schedule that is searched for takes its programs from.
 enum class Programs { search, keep };
 
-/// Sets the assignment, that of the first pipeline: stages, workers, programs.
+/// Sets the assignment, that of the first pipeline: stages, workers, programs, what runs again.
 void arrange(Finalist& finalist, const PricingContext& context, const PlanRequest& request, Programs from) {
   std::vector<WorkerProgram> programs = finalist.placed->workers;
   if (is_searched(*finalist.schedule)) {
     programs = from == Programs::keep ? std::move(finalist.assignment.programs)
                                       : searched_programs(finalist, context, request);
   }
+  if (finalist.blocks)
+    finalist.again =
+        first_blocks(context.graph, stage_layers(finalist.partition, finalist.order), *finalist.blocks);
   finalist.assignment = with_recompute(first_pipeline(finalist, programs), finalist.again);
 }
 
@@ -178,11 +181,10 @@ class BoundaryMoves {
 
  private:
   bool keep_blocks() {
-    const std::vector<std::vector<int>> layers = climb_.best().assignment.stage_layers;
-    const int most = most_blocks(context_.graph, layers);
+    const int most = most_blocks(context_.graph, climb_.best().assignment.stage_layers);
     for (int count = 0; count <= most; ++count) {
       Finalist other = like_best();
-      other.again = first_blocks(context_.graph, layers, count);
+      other.blocks = count;
       if (climb_.attempt(std::move(other))) return true;
     }
     return false;
@@ -193,6 +195,7 @@ class BoundaryMoves {
     const Finalist& best = climb_.best();
     Finalist other = best.unpriced();
     other.again = best.again;
+    other.blocks = best.blocks;
     if (is_searched(*best.schedule) && from_ == Programs::keep)
       other.assignment.programs = best.assignment.programs;
     return other;
@@ -340,9 +343,12 @@ Finalist climbed(std::vector<Finalist> starts, const PricingContext& context, co
 
 bool price_placed(Finalist& finalist, const PricingContext& context, const PlanRequest& request, double worth) {
   const std::optional<Recompute> mode = whole_mode(finalist.recompute);
-  if (mode != Recompute::never)
+  if (!mode && !context.graph.recompute_blocks.empty()) {
+    finalist.blocks = static_cast<int>(context.graph.recompute_blocks.size());
+  } else if (mode != Recompute::never) {
     finalist.again =
         whole_stages(static_cast<int>(finalist.partition.size()), mode.value_or(Recompute::always));
+  }
   std::vector<Finalist> starts = priced_starts(std::move(finalist), context, request, worth);
   if (starts.empty()) return false;
   finalist = std::move(starts.front());
@@ -356,6 +362,7 @@ void improve_placed(Finalist& finalist, const PricingContext& context, const Pla
                     std::int64_t& operations) {
   Finalist start = finalist.unpriced();
   start.again = finalist.again;
+  start.blocks = finalist.blocks;
   finalist =
       climbed(priced_starts(std::move(start), context, request, kInfinity), context, request, operations);
   if (finalist.pipelines > 1 && finalist.short_by <= Bytes(0)) simulate_all(finalist, context, request);

@@ -125,7 +125,7 @@ class StageMoves {
 
   /// Climb::Price.
   bool price(Finalist& other, const Finalist& best, std::int64_t& operations) const {
-    if (is_overloaded(other, best)) return false;
+    if (is_overloaded(other, best) || skips_readers(other, context_.graph)) return false;
     try {
       const bool faster = simulate_finalist(other, context_, request_, best.ranked_step());
       operations -= simulated_operations(other);

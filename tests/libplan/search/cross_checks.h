@@ -35,6 +35,10 @@ std::string check_steady(Random& random);
 /// Time and memory of a pipeline without messages, by arithmetic of its own.
 std::string check_arithmetic(Random& random);
 
+/// Any request on any machine: never our own exception, a plan that keeps to it and comes back from its
+/// document, and none that is slower by more than 2 % than that of the request with less left open.
+std::string check_request(Random& random);
+
 struct CrossCheck {
   std::string_view name;
   std::string (*run)(Random& random);
@@ -45,6 +49,6 @@ inline constexpr std::array kCrossChecks{
     CrossCheck{"one price", check_one_price, 100},      CrossCheck{"stopped", check_stopped, 30},
     CrossCheck{"conservation", check_conservation, 60}, CrossCheck{"parts", check_parts, 300},
     CrossCheck{"recompute", check_recompute, 25},       CrossCheck{"steady", check_steady, 60},
-    CrossCheck{"arithmetic", check_arithmetic, 100}};
+    CrossCheck{"arithmetic", check_arithmetic, 100},    CrossCheck{"request", check_request, 100}};
 
 }  // namespace pp::plan::test
