@@ -58,10 +58,23 @@ class Enumerated {
     for (int stages = 1; stages <= std::min(devices, graph_.size()); ++stages) {
       for_each_staging(graph_, stages, [&](const Stages& sets) {
         for_each_replicas(stages, devices, most_replicas(), [&](const std::vector<int>& replicas) {
-          if (const auto assignment = assign(sets, replicas)) visit(*assignment);
+          const auto assignment = assign(sets, replicas);
+          if (assignment && (assignment->rules != RuleSet::clocked || hands_on(assignment->stage_layers)))
+            visit(*assignment);
         });
       });
     }
+  }
+
+  /// Whether every reader stands in the stage or in the next one, as frames need it.
+  bool hands_on(const std::vector<std::vector<int>>& stages) const {
+    std::vector<std::size_t> stage_of(graph_.layers.size());
+    for (std::size_t s = 0; s < stages.size(); ++s)
+      for (const int layer : stages[s]) stage_of[at(layer)] = s;
+    for (std::size_t l = 0; l < stage_of.size(); ++l)
+      for (const int reader : graph_.layers[l].consumers)
+        if (stage_of[at(reader)] > stage_of[l] + 1) return false;
+    return true;
   }
 
   /// Seconds; infinity when a worker's peak is more than its device may use.
