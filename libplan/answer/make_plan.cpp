@@ -72,8 +72,19 @@ PlanRequest of_shards(const Profile& profile, PlanRequest request) {
   return request;
 }
 
-Seconds step_of(const Plan& plan) { return plan.predicted.step; }
-Seconds step_of(const RankedPlans& plans) { return plans.best.predicted.step; }
+Plan& plan_of(Plan& plan) { return plan; }
+Plan& plan_of(RankedPlans& plans) { return plans.best; }
+
+/// The faster one; no plan of either search is below its bound.
+template <class Found>
+Found faster_of(Found some, Found whole) {
+  Certificate &one = plan_of(some).certificate, &other = plan_of(whole).certificate;
+  const bool first = plan_of(some).predicted.step <= plan_of(whole).predicted.step;
+  Certificate& better = first ? one : other;
+  better.lower_bound = std::min(one.lower_bound, other.lower_bound);
+  if (better.lower_bound.count() > 0) better.gap = better.objective / better.lower_bound - 1;
+  return std::move(first ? some : whole);
+}
 
 /// By `find`, find_plan() or find_plans(). A trainer recomputes blocks within their backward, as a profile with
 /// checkpoints has it, and not by the R of pp-run: `always` plans such a profile, and of `auto` that is the
@@ -100,9 +111,8 @@ auto found_by(const Find& find, const Profile& profile, const Cluster& cluster, 
   const Checkpointed all = checkpointed(profile, request);
   auto whole = find(all.profile, cluster, all.request);
   if (whole.index() != 0) return or_why_not(std::move(some), profile, cluster, request);
-  if (some.index() == 0 && step_of(std::get<0>(some)) <= step_of(std::get<0>(whole)))
-    return std::get<0>(std::move(some));
-  return std::get<0>(std::move(whole));
+  if (some.index() != 0) return std::get<0>(std::move(whole));
+  return faster_of(std::get<0>(std::move(some)), std::get<0>(std::move(whole)));
 }
 
 }  // namespace

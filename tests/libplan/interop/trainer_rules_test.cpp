@@ -254,6 +254,12 @@ TEST_CASE("--recompute always of a trainer is a profile with checkpoints, to the
   PlanRequest never = request;
   never.recompute = RecomputeMode::never;
   same(*best(request, 4, plain), *best(never, 4, with_checkpoints(plain)));
+  // Neither of the two searches of auto has a plan below its bound.
+  request.recompute = RecomputeMode::automatic;
+  const Certificate either = best(request, 4, plain)->certificate;
+  CHECK(either.lower_bound == std::min(best(never, 4, plain)->certificate.lower_bound,
+                                       best(never, 4, with_checkpoints(plain))->certificate.lower_bound));
+  CHECK(either.gap == doctest::Approx(either.objective / either.lower_bound - 1));
 }
 
 TEST_CASE("--recompute auto of a model without blocks is never, whatever a trainer recomputes") {

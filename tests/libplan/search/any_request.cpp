@@ -196,7 +196,7 @@ std::string check_request(Random& random) {
   const Plan open = *plan;
   const PlanRequest narrow = narrower(random, profile, request, open);
   wrong = wrong_with(narrow);
-  constexpr double kLess = 0.02;
+  constexpr double kLess = 0.05;
   if (wrong.empty() && plan && plan->predicted.step < open.predicted.step * (1 - kLess))
     wrong = "a step of " + summary(open) + ", with less left open " + summary(*plan) +
             described(request, profile, cluster);

@@ -36,7 +36,7 @@ std::string check_steady(Random& random);
 std::string check_arithmetic(Random& random);
 
 /// Any request on any machine: never our own exception, a plan that keeps to it and comes back from its
-/// document, and none that is slower by more than 2 % than that of the request with less left open.
+/// document, and none that is slower by more than 5 % than that of the request with less left open.
 std::string check_request(Random& random);
 
 struct CrossCheck {

@@ -76,6 +76,32 @@ TEST_CASE("constraints that contradict each other or the machine") {
         "to the size of one micro-batch");
 }
 
+TEST_CASE("stages per worker are asked of schedules that have several, in a list of those that do") {
+  const auto asked = [](const std::string& schedule) {
+    return refusal([&](PlanRequest& r) { r.schedule = schedule, r.chunks_per_worker = 2; });
+  };
+  for (const std::string schedule : {"1f1b", "gpipe,zb-h1", "data-parallel"}) {
+    CHECK(asked(schedule) ==
+          "chunks = 2: schedule " + schedule + " runs 1 stage per worker; leave it out, or use interleaved");
+  }
+  for (const char* const schedule : {"interleaved", "zb-h1,interleaved", "1f1b,dualpipe-v", "auto"})
+    CHECK(asked(schedule) == "accepted");
+}
+
+TEST_CASE("frames reach the next stage only, so no plan of partime has a reader further on") {
+  // The last layer reads the first, too.
+  const Profile profile = make_profile(
+      {std::vector<test::LayerRow>(3, {1, 2, 1000, 100, 100, 0, 0}), {{0, 1}, {1, 2}, {0, 2}}, {1}});
+  const auto asked = [&](int stages) {
+    return refusal([&](PlanRequest& r) { r.mini_batch = 1, r.schedule = "partime", r.stages = stages; },
+                   make_cluster(3), profile);
+  };
+  CHECK(asked(2) == "accepted");
+  CHECK(asked(3) ==
+        "schedule partime hands frames to the next stage only, and every plan that was found has a stage that "
+        "reads from one further in front; use fewer stages, or leave the cuts open");
+}
+
 TEST_CASE("batches that the profile cannot price name those it can") {
   CHECK(refusal([](PlanRequest& r) { r.mini_batch = 9; }) ==
         "no profiled micro-batch size (2, 4) divides the mini-batch of 9 samples; use a mini-batch of 8 or 10, "
