@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -198,11 +197,14 @@ void draw_parameters(const ResolvedModel& model, std::vector<ParameterPlace> pla
   std::ranges::stable_sort(places, std::greater<>(), elements);
   for (std::span<const ParameterPlace> left = places; !left.empty();) {
     std::vector<at::Tensor> values;
-    std::int64_t beside = 0;
+    int beside = 0;
+    std::int64_t most = kMostBeside;
     for (const ParameterPlace& place : left) {
       const bool at_once = takes_draws(place.to);
-      if (!at_once && beside > 0 && beside + place.to.numel() > kMostBeside) break;
-      if (!at_once) beside += place.to.numel();
+      if (!at_once) {
+        most -= place.to.numel();
+        if (beside++ > 0 && (beside > at::get_num_threads() || most < 0)) break;
+      }
       values.push_back(at_once ? place.to : at::empty(place.to.sizes(), at::kFloat));
     }
     const std::span<const ParameterPlace> drawn = left.first(values.size());

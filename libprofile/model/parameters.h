@@ -20,7 +20,7 @@ struct ParameterPlace {
   at::Tensor to;
 };
 /// Draws them in float32, as many at a time as the calling thread has threads for an operation: at once to
-/// their place where that is float32 in the CPU's memory, else to at most 2 GiB beside it, or one parameter.
+/// their place where that is float32 in the CPU's memory, else beside it: one for each thread, or 2 GiB.
 void draw_parameters(const ResolvedModel& model, std::vector<ParameterPlace> places, std::uint64_t seed);
 /// One of them, of `dtype`. Not a leaf: no gradient is required yet.
 at::Tensor initial_parameter(const ResolvedModel& model, int layer, int index, std::uint64_t seed, DType dtype);
