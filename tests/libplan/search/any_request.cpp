@@ -25,22 +25,6 @@ T one_of(Random& random, const std::array<T, N>& values) {
   return values[at(random.integer(0, static_cast<int>(N) - 1))];
 }
 
-/// As models name them: `h.0.a`, `h.0.b`, `h.1.c`.
-void name_in_blocks(Profile& profile, int size) {
-  std::map<std::string, std::string> names;
-  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    std::string& name = profile.layers[l].name;
-    names[name] = "h." + std::to_string(static_cast<int>(l) / size) + "." + name;
-    name = names[name];
-  }
-  for (Layer& layer : profile.model.layers) {
-    layer.name = names.at(layer.name);
-    for (std::string& input : layer.inputs) input = names.at(input);
-  }
-  for (std::string& output : profile.model.outputs) output = names.at(output);
-  profile.model_hash = model_hash(profile.model);
-}
-
 Cluster draw_machine(Random& random) {
   Cluster cluster = make_cluster(random.integer(1, 6));
   if (one_in(random, 2)) {
@@ -172,7 +156,7 @@ std::string broken(const Plan& plan, const PlanRequest& request, const PlanGraph
 std::string check_request(Random& random) {
   const int layers = random.integer(1, 7);
   Profile profile = draw_profile(random, layers, layers > 2 && one_in(random, 3));
-  if (one_in(random, 2)) name_in_blocks(profile, random.integer(1, 3));
+  if (one_in(random, 2)) profile = in_blocks(profile, random.integer(1, 3));
   const Cluster cluster = draw_machine(random);
   const PlanRequest request = draw_request(random, layers, static_cast<int>(cluster.devices.size()));
   std::optional<Plan> plan;  // the last one

@@ -2,6 +2,7 @@
 // several.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,23 @@ inline Profile make_profile(const ProfileSpec& spec) {
     if (!read[i]) profile.model.outputs.push_back(layer_name(i));
   }
   profile.model = resolve(profile.model).graph;
+  profile.model_hash = model_hash(profile.model);
+  return profile;
+}
+
+/// The layers of so many each are numbered blocks: "h.0.a", "h.0.b", "h.1.c".
+inline Profile in_blocks(Profile profile, int size) {
+  std::map<std::string, std::string> names;
+  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
+    std::string& name = profile.layers[l].name;
+    names[name] = "h." + std::to_string(static_cast<int>(l) / size) + "." + name;
+    name = names[name];
+  }
+  for (Layer& layer : profile.model.layers) {
+    layer.name = names.at(layer.name);
+    for (std::string& input : layer.inputs) input = names.at(input);
+  }
+  for (std::string& output : profile.model.outputs) output = names.at(output);
   profile.model_hash = model_hash(profile.model);
   return profile;
 }

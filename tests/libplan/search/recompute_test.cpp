@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
@@ -57,22 +56,6 @@ Profile random_profile(Random& random, int layers) {
                            random.integer(0, saved)});
   }
   return test::make_profile(spec);
-}
-
-/// The layers of so many each are numbered blocks: "h.0.a", "h.0.b", "h.1.c".
-Profile in_blocks(Profile profile, int size) {
-  std::map<std::string, std::string> names;
-  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    std::string& name = profile.layers[l].name;
-    names[name] = "h." + std::to_string(static_cast<int>(l) / size) + "." + name;
-    name = names[name];
-  }
-  for (Layer& layer : profile.model.layers) {
-    layer.name = names.at(layer.name);
-    for (std::string& input : layer.inputs) input = names.at(input);
-  }
-  for (std::string& output : profile.model.outputs) output = names.at(output);
-  return profile;
 }
 
 /// The fastest step over all partitions, replicas and choices of what runs again whose simulated peaks keep to
@@ -191,7 +174,7 @@ TEST_CASE("blocks of a trainer run again from a stage's first, of a block that i
   int cut = 0, plans = 0;
   for (int round = 0; round < 500; ++round) {
     CAPTURE(round);
-    const Profile profile = in_blocks(random_profile(random, 6), 3);
+    const Profile profile = test::in_blocks(random_profile(random, 6), 3);
     PlanRequest request = request_of(random.integer(2, 40) * 100'000, "1f1b", RecomputeMode::automatic);
     request.recompute_extent = RecomputeExtent::first_blocks;
     const auto result = find_plan(profile, make_cluster(random.integer(1, 3)), request);
