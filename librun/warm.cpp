@@ -25,6 +25,7 @@
 #include "librun/drive/agreement.h"
 #include "librun/drive/exercises.h"
 #include "librun/drive/rank_link.h"
+#include "librun/setup/checks.h"
 #include "librun/setup/make_setup.h"
 #include "librun/stage/flat_layout.h"
 #include "librun/threads/watchdog.h"

@@ -226,7 +226,8 @@ class StageMoves {
     StageShape shape = shape_of(climb.best());
     if (shape.windows.empty()) shape.windows = windows(WindowRule::win, shape.replicas);
     for (int s = first; s <= last; ++s) {
-      if ((shape.windows[at(s)] += by) < 1) return false;
+      shape.windows[at(s)] += by;
+      if (shape.windows[at(s)] < 1) return false;
     }
     return attempt(climb, shape);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -41,7 +42,7 @@ PlanRequest draw_request(Random& random, int layers, int devices) {
   request.mini_batch = one_of(random, std::array{1, 2, 4, 6, 8, 12});
   if (one_in(random, 2)) request.micro_batches = random.integer(1, request.mini_batch);
   if (!one_in(random, 3)) {
-    const auto table = schedule_table();
+    const auto& table = schedule_table();
     request.schedule = table[at(random.integer(0, static_cast<int>(std::ssize(table)) - 1))].name;
     if (one_in(random, 4)) request.schedule += ",1f1b";
   }

@@ -1,6 +1,8 @@
 // Which version a forward takes, and which buffers are alive, by hand from the rules of each policy.
 #include "librun/stage/weight_versions.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <set>
 
 #include "tests/librun/models.h"
