@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -293,22 +294,21 @@ class BestFirst {
   bool add_drawn_orders() {
     if (std::exchange(drawn_, true) || !parts_.front().free_order || !is_small(graph_.size(), all_))
       return false;
-    const bool open = request_.recompute == RecomputeMode::automatic;
-    const bool any = add_drawn_orders(request_.recompute,
-                                      [&](const ScheduleRow* row) { return shortlist_.steps().contains(row); });
-    return (open &&
-            add_drawn_orders(RecomputeMode::never,
-                             [&](const ScheduleRow* row) {
-                               return std::ranges::any_of(shortlist_.priced(), [&](const Finalist& plan) {
-                                 return plan.schedule == row && plan.recompute == RecomputeMode::never;
-                               });
-                             })) ||
-           any;
+    const auto planned = [&](const ScheduleRow* row) { return shortlist_.steps().contains(row); };
+    const auto needs_recompute = [&](const ScheduleRow* row) {
+      return planned(row) && std::ranges::none_of(shortlist_.priced(), [&](const Finalist& plan) {
+               return plan.schedule == row && plan.recompute == RecomputeMode::never;
+             });
+    };
+    bool any = add_drawn_orders(request_.recompute, std::not_fn(planned));
+    if (request_.recompute == RecomputeMode::automatic)
+      any |= add_drawn_orders(RecomputeMode::never, needs_recompute);
+    return any;
   }
 
-  template <class Fits>
-  bool add_drawn_orders(RecomputeMode mode, const Fits& fits) {
-    const std::string schedules = unplanned_schedules(fits);
+  template <class Wanted>
+  bool add_drawn_orders(RecomputeMode mode, const Wanted& wanted) {
+    const std::string schedules = schedules_for_drawn_orders(wanted);
     if (schedules.empty()) return false;
     for (std::vector<int>& order : drawn_orders(graph_, kDrawnOrders)) {
       PlanRequest& request = requests_.emplace_back(request_);
@@ -324,14 +324,13 @@ class BestFirst {
     return true;
   }
 
-  /// Names of those that leave the placement to the planner, take the micro-batches and do not fit, joined by
-  /// commas.
-  template <class Fits>
-  std::string unplanned_schedules(const Fits& fits) const {
+  /// Names of those that leave the placement to the planner and take the micro-batches, joined by commas.
+  template <class Wanted>
+  std::string schedules_for_drawn_orders(const Wanted& wanted) const {
     const std::vector<std::string_view> unpriced = unpriced_schedules(profile_, request_);
     std::string names;
     for (const ScheduleRow* row : planned_schedules(profile_, request_)) {
-      if (places_stages(*row) || fits(row) || std::ranges::count(unpriced, row->name) > 0) continue;
+      if (places_stages(*row) || !wanted(row) || std::ranges::count(unpriced, row->name) > 0) continue;
       names.append(names.empty() ? "" : ",").append(row->name);
     }
     return names;

@@ -198,14 +198,15 @@ void draw_parameters(const ResolvedModel& model, std::vector<ParameterPlace> pla
   for (std::span<const ParameterPlace> left = places; !left.empty();) {
     std::vector<at::Tensor> values;
     int beside = 0;
-    std::int64_t most = kMostBeside;
+    std::int64_t elements_beside = 0;
     for (const ParameterPlace& place : left) {
-      const bool at_once = takes_draws(place.to);
-      if (!at_once) {
-        most -= place.to.numel();
-        if (beside++ > 0 && (beside > at::get_num_threads() || most < 0)) break;
+      if (takes_draws(place.to)) {
+        values.push_back(place.to);
+        continue;
       }
-      values.push_back(at_once ? place.to : at::empty(place.to.sizes(), at::kFloat));
+      elements_beside += place.to.numel();
+      if (++beside > 1 && (beside > at::get_num_threads() || elements_beside > kMostBeside)) break;
+      values.push_back(at::empty(place.to.sizes(), at::kFloat));
     }
     const std::span<const ParameterPlace> drawn = left.first(values.size());
     draw_all(model, drawn, values, seed);

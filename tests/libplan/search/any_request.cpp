@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "libplan/answer/make_plan.h"
-#include "libplan/plan/programs.h"
 #include "libplan/request/request.h"
 #include "libplan/request/shapes.h"
 #include "libprofile/core/error.h"
